@@ -1,0 +1,101 @@
+"""The command line: `python -m bench NAME [--json] [--quick] [--runs N] [--save] [--list]`.
+
+Standard output carries the result alone, as JSON or as a table; all else is on standard error.
+Exit 1: the benchmark failed, 2: it was called wrongly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from bench.harness import registry, results
+from bench.harness.machine import header
+from bench.harness.report import Report
+from bench.harness.stand import Settings, Stand
+from bench.harness.table import text
+from bench.harness.watch import Bar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+RUNS, QUICK_RUNS = 5, 3
+
+
+def main(arguments: Sequence[str], folder: Path = results.FOLDER) -> int:
+    """Run one benchmark, or say which there are; returns the exit code."""
+    parser = _parser()
+    chosen = parser.parse_args(arguments)
+    if chosen.list or (chosen.name is None and not chosen.json):
+        print(_listing())
+        return 0
+    if chosen.name is None:
+        parser.error("--json needs the NAME of a benchmark")
+    try:
+        bench = registry.find(chosen.name)
+    except registry.UnknownBenchError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 2
+    try:
+        report = _measured(bench, _settings(chosen))
+    except Exception:  # noqa: BLE001 - whatever a benchmark raises, it has failed
+        traceback.print_exc()
+        return 1
+    _show(report, as_json=chosen.json)
+    if chosen.save or not chosen.quick:
+        for file in results.save(report, folder):
+            print(f"bench: wrote {file.name}", file=sys.stderr)
+    return 0
+
+
+def _settings(chosen: argparse.Namespace) -> Settings:
+    default = QUICK_RUNS if chosen.quick else RUNS
+    return Settings(runs=chosen.runs or default, quick=chosen.quick)
+
+
+def _measured(bench: registry.Bench, settings: Settings) -> Report:
+    machine = header()
+    with Bar(Console(stderr=True)) as bar:
+        rows = bench.measure(Stand(settings, progress=bar))
+    return Report(bench.name, machine, tuple(rows), bench.notes)
+
+
+def _show(report: Report, *, as_json: bool) -> None:
+    print(text(report), end="", file=sys.stderr if as_json else sys.stdout)
+    if as_json:
+        print(results.as_json_text(report), end="")
+
+
+def _listing() -> str:
+    return "\n".join(f"{name:<12} {about}" for name, about in registry.descriptions().items())
+
+
+def _runs(given: str) -> int:
+    runs = int(given)
+    if runs < 1:
+        message = f"at least 1, got {runs}"
+        raise argparse.ArgumentTypeError(message)
+    return runs
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="bench",
+        description="Run a benchmark; without a NAME, say which there are.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=f"benchmarks:\n{_listing()}",
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="which benchmark")
+    parser.add_argument("--json", action="store_true", help="JSON on standard output")
+    parser.add_argument(
+        "--quick", action="store_true", help="smaller inputs, 3 runs, and no results file"
+    )
+    parser.add_argument("--runs", type=_runs, metavar="N", help="runs of each system (5)")
+    parser.add_argument("--save", action="store_true", help="write results files also if --quick")
+    parser.add_argument("--list", action="store_true", help="say which benchmarks there are")
+    return parser

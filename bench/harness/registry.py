@@ -1,0 +1,58 @@
+"""Which benchmarks there are: the files of `bench/benches`, by name.
+
+Names and descriptions are read from the files without importing them, so one that needs what is not
+installed is still listed, and hides no other.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from bench.harness.report import Row
+from bench.harness.stand import Stand
+
+FOLDER = Path(__file__).parents[1] / "benches"
+Measure: TypeAlias = Callable[[Stand], Sequence[Row]]
+
+
+class UnknownBenchError(LookupError):
+    """No benchmark has this name."""
+
+    @classmethod
+    def among(cls, name: str, known: Sequence[str]) -> UnknownBenchError:
+        """Say what there is instead."""
+        return cls(f"no benchmark {name!r}; there are {', '.join(known)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A benchmark that can be run."""
+
+    name: str
+    measure: Measure
+    notes: tuple[str, ...]
+
+
+def descriptions(folder: Path = FOLDER) -> dict[str, str]:
+    """The first line of each benchmark's docstring, by name, sorted."""
+    files = sorted(file for file in folder.glob("*.py") if not file.name.startswith("_"))
+    return {file.stem: _first_line(file) for file in files}
+
+
+def find(name: str) -> Bench:
+    """The benchmark of a name; raises UnknownBenchError where there is none."""
+    known = descriptions()
+    if name not in known:
+        raise UnknownBenchError.among(name, list(known))
+    module = importlib.import_module(f"bench.benches.{name}")
+    return Bench(name, module.measure, getattr(module, "NOTES", ()))
+
+
+def _first_line(file: Path) -> str:
+    docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    return docstring.partition("\n")[0]

@@ -1,0 +1,1 @@
+"""The public shell: what users call, over all the rest."""

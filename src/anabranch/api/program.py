@@ -1,0 +1,89 @@
+"""A stream program as its author holds it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Literal, final
+
+from anabranch.compiler.explain import explain
+from anabranch.connectors.base import Source
+from anabranch.program.builder import Builder
+from anabranch.program.functions import OnError
+from anabranch.program.graph import Graph
+from anabranch.program.operators.edges import Feedback, Read
+from anabranch.program.operators.operator import OUT, Port
+from anabranch.program.schema import SchemaLike
+from anabranch.program.stream import FeedbackStream, Stream, stream_of
+
+
+@final
+class Program:
+    """One sequential program over streams.
+
+    >>> import anabranch as ab
+    >>> import polars as pl
+    >>> program = ab.Program("doubles")
+    >>> numbers = program.read(ab.sources.Records([{"n": 1}, {"n": 2}]))
+    >>> numbers.select(n=pl.col("n") * 2).write(ab.sinks.Memory("out"))
+    >>> ab.testing.run_sequential(program)
+    {'out': [{'n': 2}, {'n': 4}]}
+    """
+
+    def __init__(self, name: str) -> None:
+        """Begin an empty program; the name is what users see in Spark's pages and in logs."""
+        self._builder = Builder(name)
+
+    def __repr__(self) -> str:
+        """Say which program."""
+        return f"<Program {self.name!r}>"
+
+    @property
+    def name(self) -> str:
+        """The program's name."""
+        return self._builder.name
+
+    def read(  # noqa: PLR0913 - a user's options, by name
+        self,
+        source: Source,
+        *,
+        name: str | None = None,
+        event_time: str | None = None,
+        time_unit: str = "ms",
+        lateness: str | timedelta = "0 s",
+        idle_timeout: str | timedelta | None = None,
+        on_error: OnError = "fail",
+    ) -> Stream:
+        """Read a source. `event_time` names the column that says when a record happened.
+
+        Records may be up to `lateness` out of order; a partition that is empty for `idle_timeout`
+        no longer holds the watermark; a null event time obeys `on_error`.
+        """
+        made = self._builder.add(
+            "read",
+            name,
+            (),
+            lambda b: Read.over(b, source, event_time, time_unit, lateness, idle_timeout, on_error),
+        )
+        return stream_of(self._builder, made)
+
+    def feedback(
+        self,
+        schema: SchemaLike,
+        *,
+        name: str | None = None,
+        event_time: str | None = None,
+        time_unit: str = "ms",
+    ) -> FeedbackStream:
+        """A stream to read first and `.close(stream)` later: one epoch's rows enter the next."""
+        made = self._builder.add(
+            "feedback", name, (), lambda b: Feedback.over(b, schema, event_time, time_unit)
+        )
+        return FeedbackStream(self._builder, Port(made.id, OUT), made.outputs[OUT], made)
+
+    def freeze(self) -> Graph:
+        """The program as a frozen graph, refused while it has loose ends."""
+        return self._builder.freeze()
+
+    def explain(self, format: Literal["text", "json", "mermaid"] = "text") -> str:  # noqa: A002
+        """What the program is made of and how it runs."""
+        return explain(self.freeze(), format)

@@ -1,0 +1,5 @@
+"""The command line."""
+
+from anabranch.cli.command import main
+
+__all__ = ["main"]

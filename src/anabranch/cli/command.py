@@ -1,0 +1,68 @@
+"""`anabranch COMMAND`: results on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, redirect_stdout
+from typing import Any, TypeAlias
+
+from anabranch.cli import demo, doctor, explain, run
+from anabranch.errors import AnabranchError
+
+Result: TypeAlias = tuple[int, dict[str, Any]]
+
+FAILED, MISUSED, INTERRUPTED = 1, 2, 130
+
+_COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
+    "demo": ("see a program run, from a generator to windowed results", demo.arguments),
+    "run": ("run the program of a file", run.arguments),
+    "explain": ("say what a program is made of", explain.arguments),
+    "doctor": ("see whether this machine has all that is needed", doctor.arguments),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; 0: done, 1: it failed, 2: it was called wrongly."""
+    options = parser().parse_args(arguments)
+    try:
+        # A user's file may print while it is imported or run; with --json that is everything else.
+        with redirect_stdout(sys.stderr) if options.json else nullcontext():
+            code, facts = options.call(options)
+    except AnabranchError as error:
+        return _failed(error, options.json)
+    except KeyboardInterrupt:
+        print("stopped; nothing was written", file=sys.stderr)
+        return INTERRUPTED
+    if options.json:
+        print(json.dumps({"ok": code == 0, **facts}, default=str, ensure_ascii=False))
+    return int(code)
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands with their options."""
+    top = argparse.ArgumentParser(
+        prog="anabranch",
+        description="Stream programs in Python, run in parallel on Spark.",
+        epilog="anabranch COMMAND --help tells more of a command.",
+    )
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, (text, arguments) in _COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=text.capitalize() + ".")
+        command.add_argument(
+            "--json", action="store_true", help="one JSON object on standard output"
+        )
+        arguments(command)
+    return top
+
+
+def _failed(error: AnabranchError, as_json: bool) -> int:  # noqa: FBT001 - the user's flag
+    if as_json:
+        facts = {"type": type(error).__name__, "message": str(error)}
+        where = {"file": error.file, "line": error.line}
+        print(json.dumps({"ok": False, "error": {**facts, **where}}, ensure_ascii=False))
+    else:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+    return FAILED

@@ -1,0 +1,24 @@
+"""`anabranch explain FILE`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from anabranch.cli.programs import load
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    command.add_argument("program", metavar="FILE[:program]", help="a Python file with a program")
+    command.add_argument("--mermaid", action="store_true", help="draw it for Mermaid")
+    command.set_defaults(call=explain)
+
+
+def explain(options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    """Tell a program back to its author."""
+    program = load(options.program)
+    if not options.json:
+        print(program.explain("mermaid" if options.mermaid else "text"))
+    return 0, json.loads(program.explain("json"))

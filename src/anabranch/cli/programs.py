@@ -1,0 +1,63 @@
+"""Find programs in a user's file: it is imported, never run as `__main__`."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from anabranch.api.program import Program
+from anabranch.errors import AnabranchError, ProgramError, Site, nearest
+
+
+def load(target: str) -> Program:
+    """The program that `FILE` or `FILE:name` names; without a name the file's only one."""
+    file, _, name = target.rpartition(":") if ".py:" in target else (target, "", "")
+    module = _imported(Path(file))
+    found = {key: value for key, value in vars(module).items() if isinstance(value, Program)}
+    if name:
+        if name not in found:
+            message = f"{file} has no program called {name!r}"
+            have = ", ".join(found) or "no programs"
+            raise ProgramError(message, have=have, so=nearest(name, found))
+        return found[name]
+    if len({id(each) for each in found.values()}) != 1:
+        message = f"{file} has {len(found)} programs, and one is needed"
+        so = f"name one, e.g. {file}:{next(iter(found), 'program')}"
+        raise ProgramError(message, have=", ".join(found) or None, so=so)
+    return next(iter(found.values()))
+
+
+def _imported(path: Path) -> ModuleType:
+    if not path.is_file():
+        message = f"no such file: {path}"
+        raise ProgramError(message, so="pass the path of a Python file with a program in it")
+    spec = importlib.util.spec_from_file_location(f"anabranch_program_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        message = f"not a Python file: {path}"
+        raise ProgramError(message, so="pass a file whose name ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    # A file's neighbours can be imported by it, as when Python runs it.
+    sys.path.insert(0, str(path.parent.resolve()))
+    try:
+        spec.loader.exec_module(module)
+    except AnabranchError:
+        raise
+    except Exception as error:
+        message = f"{path} could not be imported: {type(error).__name__}: {error}"
+        raise ProgramError(message, site=_where(error, path)) from error
+    finally:
+        sys.path.pop(0)
+    return module
+
+
+def _where(error: Exception, path: Path) -> Site | None:
+    if isinstance(error, SyntaxError) and error.lineno is not None:
+        return Site(str(path), error.lineno, (error.text or "").strip())
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [frame for frame in frames if Path(frame.filename) == path]
+    last = inside[-1] if inside else None
+    return None if last is None else Site(str(path), last.lineno or 0, last.line or "")

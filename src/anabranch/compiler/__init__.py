@@ -1,0 +1,1 @@
+"""What a program turns out to be."""

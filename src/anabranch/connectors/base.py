@@ -1,0 +1,104 @@
+"""The contracts of sources and sinks.
+
+A source is read again after a crash, so what it gives for a range of offsets never changes. A sink
+is written by tasks that may be repeated, so nothing is visible before `publish`, and publishing the
+same epoch twice is publishing it once (M15).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from anabranch.ids import Offset, Partition
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+
+
+class Source(ABC):
+    """Something that holds records in partitions, each in the order of its offsets.
+
+    Offsets are JSON values. A range takes its start and leaves its end out.
+    """
+
+    schema: pl.Schema
+
+    @abstractmethod
+    def partitions(self) -> Sequence[Partition]:
+        """The partitions in their order (M5); a new one goes to the end."""
+
+    @abstractmethod
+    def latest(self) -> Mapping[Partition, Offset]:
+        """Where each partition ends now."""
+
+    @abstractmethod
+    def plan(
+        self, start: Mapping[Partition, Offset], end: Mapping[Partition, Offset]
+    ) -> Sequence[Any]:
+        """Cut a range into splits, in partition and offset order; a split is read by one task."""
+
+    @abstractmethod
+    def read(self, split: Any) -> Iterator[pa.RecordBatch]:
+        """The records of a split: the same ones, in the same order, each time."""
+
+    def finished(self, partition: Partition) -> bool:  # noqa: ARG002 - a contract's default
+        """Whether nothing will ever follow what `latest` says of this partition."""
+        return False
+
+    def hint(self) -> Any:
+        """An event time below which nothing will come any more, in the time column's own type."""
+        return None
+
+    def first(self, partition: Partition) -> Offset:  # noqa: ARG002 - a contract's default
+        """Where a partition begins."""
+        return 0
+
+    def end(self) -> Mapping[Partition, Offset]:
+        """Where each partition will end once all it will ever hold is there; None: never.
+
+        By default what is there now. The sequential run reads up to here.
+        """
+        return self.latest()
+
+    def limit(self, partition: Partition, start: Offset, end: Offset, rows: int | None) -> Offset:  # noqa: ARG002
+        """The offset at most `rows` records after `start`, at most `end`; None rows: no limit.
+
+        The default knows offsets that count records; a source with others overrides it.
+        """
+        if rows is None or not isinstance(start, int):
+            return end
+        return start + rows if end is None else min(end, start + rows)
+
+    def memory(self) -> Any:
+        """What the source must be told again to give its offsets the same meaning; a JSON value."""
+        return None
+
+    def recall(self, memory: Any) -> None:  # noqa: B027 - nothing to remember is a fine default
+        """Take back what `memory` gave, in a new process."""
+
+
+class Sink(ABC):
+    """Something that takes rows, an epoch at a time."""
+
+    visible: ClassVar[Literal["commit", "early"]] = "commit"
+    """When readers see rows: after their commit, or as soon as they are written."""
+
+    @abstractmethod
+    def write(self, batches: Iterable[pa.RecordBatch], epoch: int, attempt: str) -> Any:
+        """Stage rows in a task; returns a JSON message by which `publish` finds them."""
+
+    @abstractmethod
+    def publish(self, messages: Sequence[Any], epoch: int) -> None:
+        """Make the staged rows of a committed epoch visible, in the messages' order.
+
+        Called again after a restart: publishing an epoch twice is publishing it once.
+        """
+
+    def abort(self, messages: Sequence[Any], epoch: int) -> None:  # noqa: B027 - nothing staged
+        """Forget staged rows of an attempt that lost."""
+
+    def rewind(self, after: int) -> None:  # noqa: B027 - nothing was shown early
+        """Rows of epochs behind `after` that were shown early will come again."""

@@ -1,0 +1,238 @@
+"""A sink that writes files, each of which appears whole and once.
+
+    out/
+     +-- part-0000000003-00000.parquet    published: epoch 3, its first message
+     +-- part-0000000003-00001.parquet
+     +-- _staging/                         what tasks wrote and nobody has committed yet
+          +-- 0000000004-<attempt>-<unique>.parquet
+
+A staged file is complete and on the disk before its message exists. Publishing gives it a second
+name, makes that durable, and only then removes the first: whatever dies in between, one of the two
+names is there, and doing it again ends in the same place.
+"""
+
+from __future__ import annotations
+
+import errno
+import filecmp
+import os
+import re
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+from uuid import uuid4
+
+from anabranch.connectors.base import Sink
+from anabranch.connectors.file_source import SUFFIXES, known_format
+from anabranch.errors import CheckpointError, ProgramError, RunError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+GROUP_ROWS = 65_536
+"""Small batches are put together up to so many rows: a row group each would be mostly headers."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV}
+
+
+@final
+class Files(Sink):
+    """Files `part-<epoch>-<number>` in a directory, whose names are in the order of the rows.
+
+    Exactly once: an epoch's files are named by the epoch. A reader that lists the directory sees
+    whole files of committed epochs only; the files of one epoch appear one after the other.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, format: str) -> None:  # noqa: A002
+        """Write below `path`, which is made when first needed."""
+        # Tasks run elsewhere, where a relative path would mean another place.
+        self._root = Path(path).absolute()
+        self._format = known_format(format)
+        if self._root.exists() and not self._root.is_dir():
+            message = f"Files: {path} is a file, not a directory to write into"
+            raise ProgramError(message)
+
+    def write(
+        self, batches: Iterable[pa.RecordBatch], epoch: int, attempt: str
+    ) -> Mapping[str, Any]:
+        """Stage the rows in a file of their own, durably; no rows make no file."""
+        tables = _groups(batches)
+        first = next(tables, None)
+        if first is None:
+            return {"staged": None, "rows": 0, "format": self._format}
+        path = self._staging / self._new_name(epoch, attempt)
+        try:
+            rows = self._write_file(path, first.schema, chain([first], tables))
+        except BaseException:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+            raise
+        return {"staged": path.name, "rows": rows, "format": self._format}
+
+    def publish(self, messages: Sequence[Any], epoch: int) -> None:
+        """Give the staged files of a committed epoch their places; done again, it changes nothing.
+
+        A file that another run left in such a place is never overwritten.
+        """
+        moves = [
+            (self._staging / name, self._root / f"part-{epoch:010d}-{number:05d}{suffix}")
+            for number, (name, suffix) in enumerate(map(_checked, messages))
+            if name is not None
+        ]
+        if not moves:
+            return
+        with _telling("publish", self._root):
+            for staged, final_place in moves:
+                _show(staged, final_place)
+            # Before the first name goes, the second must be on the disk.
+            _sync(self._root)
+            for staged, _ in moves:
+                staged.unlink(missing_ok=True)
+
+    def abort(self, messages: Sequence[Any], epoch: int) -> None:  # noqa: ARG002
+        """Remove staged files; published ones stay."""
+        with _telling("clean up", self._staging):
+            for name, _ in map(_checked, messages):
+                if name is not None:
+                    (self._staging / name).unlink(missing_ok=True)
+
+    @property
+    def _staging(self) -> Path:
+        return self._root / "_staging"
+
+    def _new_name(self, epoch: int, attempt: str) -> str:
+        # Two tasks of one attempt write at the same time, so the attempt alone is not enough.
+        told = re.sub(r"[^A-Za-z0-9_-]", "_", attempt)[:64]
+        return f"{epoch:010d}-{told}-{uuid4().hex}{SUFFIXES[self._format][0]}"
+
+    def _write_file(self, path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
+        rows = 0
+        with ExitStack() as stack:
+            # Errors of the rows' own making pass through: only what is done to the file is told.
+            with _telling("write", path):
+                _make_directory(path.parent)
+                file = stack.enter_context(path.open("xb"))
+                writer = _open_writer(self._format, file, schema)
+            try:
+                for table in tables:
+                    with _telling("write", path):
+                        writer.write_table(table)
+                    rows += table.num_rows
+            finally:
+                with _telling("write", path):
+                    writer.close()
+            with _telling("write", path):
+                file.flush()
+                os.fsync(file.fileno())
+                _sync(path.parent)
+        return rows
+
+
+def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Batches put together until they are worth a row group; empty ones left out."""
+    import pyarrow as pa
+
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        if batch.num_rows:
+            held.append(batch)
+            rows += batch.num_rows
+        if rows >= GROUP_ROWS:
+            yield pa.Table.from_batches(held)
+            held, rows = [], 0
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _open_writer(format: str, file: Any, schema: pa.Schema) -> Any:  # noqa: A002 - untyped
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    if format == "parquet":
+        return parquet.ParquetWriter(file, schema)
+    return pa.ipc.new_file(file, schema)
+
+
+def _show(staged: Path, place: Path) -> None:
+    """Give a staged file its second name, unless it has it already."""
+    try:
+        _link(staged, place)
+    except FileNotFoundError:
+        if not place.exists():
+            message = f"Files: {staged.name} is neither staged nor published"
+            so = "restore the output directory, or start from an older savepoint into a new one"
+            why = f"it was committed, and then removed from {staged.parent}"
+            raise RunError(message, why=why, so=so) from None
+    except FileExistsError:
+        if staged.exists() and not _same(staged, place):
+            message = f"Files: {place} is there already, written by another run"
+            so = "write into an empty directory, or resume from the checkpoint that wrote it"
+            raise RunError(message, so=so) from None
+
+
+def _link(staged: Path, place: Path) -> None:
+    """Name a file twice; where that cannot be, rename it if nothing is in the way."""
+    try:
+        place.hardlink_to(staged)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if place.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), place) from None
+        staged.rename(place)
+
+
+def _same(staged: Path, place: Path) -> bool:
+    # A copy of the directory has two files where there were two names of one.
+    return staged.samefile(place) or filecmp.cmp(staged, place, shallow=False)
+
+
+def _checked(message: object) -> tuple[str | None, str]:
+    """The staged name and the suffix in a message: it may come from a checkpoint anybody wrote."""
+    match message:
+        case {"staged": None, "rows": 0}:
+            return None, ""
+        case {"staged": str(name), "format": str(format)} if (
+            _PLAIN.fullmatch(name) and format in SUFFIXES
+        ):
+            return name, SUFFIXES[format][0]
+    text = "a message of a Files sink cannot be read"
+    raise CheckpointError(text, why=f"it names no staged file: {message!r}")
+
+
+def _make_directory(path: Path) -> None:
+    """Make a directory and those above it durably: files in a lost directory are lost."""
+    if path.is_dir():
+        return
+    _make_directory(path.parent)
+    path.mkdir(exist_ok=True)
+    _sync(path.parent)
+
+
+def _sync(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _telling(what: str, path: Path) -> Iterator[None]:
+    """Say what could not be done to which file."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except pa.ArrowException as error:
+        message = f"Files: cannot {what} {path}"
+        so = "cast the column to a type that the format holds, such as String"
+        raise RunError(message, why=str(error).splitlines()[0], so=so) from error
+    except OSError as error:
+        message = f"Files: cannot {what} {path}"
+        raise RunError(message, why=str(error)) from error

@@ -1,0 +1,349 @@
+"""A source of files that are put into a directory, whole, and never changed there.
+
+A file gets a number when it is first seen, and keeps it: a place in the stream is the number of a
+file and of a row in it. The numbers mean nothing without the names, so `memory` holds these.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Protocol, final
+
+import polars as pl
+
+from anabranch.connectors.base import Source
+from anabranch.connectors.generator import BATCH_ROWS, declared, difference
+from anabranch.errors import CheckpointError, ProgramError, RunError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from anabranch.ids import Offset, Partition
+
+SUFFIXES = {"parquet": (".parquet", ".pq"), "arrow": (".arrow", ".ipc", ".feather")}
+"""The formats there are, and the names of their files; the first is the one that is written."""
+
+
+@final
+class Files(Source):
+    """The rows of the files in a directory and below it, or of one file.
+
+    One partition, 0. Files new at the same look come in the order of their relative paths, compared
+    as text; a file found later comes after those found before, whatever its name. Every file is
+    taken, whatever its suffix, but for those whose name, or that of a directory above it, begins
+    with `_` or `.`, and those that end in `.tmp`: write there, then rename. Links to directories
+    are not followed. An offset is `[file number, row in the file]`.
+
+    A file must have the source's columns, in any order, and their very types: nothing is cast. With
+    `bounded` the first look is the only one, and the source finishes.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        format: str | None = None,  # noqa: A002 - the public contract
+        schema: Mapping[str, Any] | None = None,
+        bounded: bool = False,
+    ) -> None:
+        """Take the format from the suffix and the schema from the content of the first file."""
+        # Tasks run elsewhere, where a relative path would mean another place.
+        given = Path(path).absolute()
+        if not given.exists():
+            message = f"Files: {path} does not exist"
+            raise ProgramError(message, so="create the directory first, or mend the path")
+        self._only = None if given.is_dir() else given.name
+        self._root = given if given.is_dir() else given.parent
+        self._bounded, self._looked = bounded, False
+        self._names: list[str] = []
+        self._counts: dict[str, int] = {}
+        first = None if format and schema is not None else next(iter(self._visible()), None)
+        self._format = _suffix_format(path, first) if format is None else known_format(format)
+        self.schema = declared(schema, "Files") if schema is not None else self._types(path, first)
+
+    def partitions(self) -> Sequence[Partition]:
+        """Only 0."""
+        return (0,)
+
+    def first(self, partition: Partition) -> Offset:  # noqa: ARG002
+        """The first row of the first file."""
+        return [0, 0]
+
+    def latest(self) -> Mapping[Partition, Offset]:
+        """Look for new files; behind the last one is the end."""
+        if not (self._bounded and self._looked):
+            self._looked = True
+            seen = set(self._names)
+            self._names += [name for name in self._visible() if name not in seen]
+        return {0: [len(self._names), 0]}
+
+    def finished(self, partition: Partition) -> bool:  # noqa: ARG002
+        """Whether it was said that no file will follow."""
+        return self._bounded
+
+    def memory(self) -> list[str]:
+        """The names in the order of their numbers."""
+        return list(self._names)
+
+    def recall(self, memory: object) -> None:
+        """Give the names their numbers back; files that came since follow at the next look."""
+        if not isinstance(memory, list) or not all(_is_plain(name) for name in memory):
+            message = "the memory of a Files source cannot be read"
+            raise CheckpointError(message, why="it is no list of relative file names")
+        if len(set(memory)) != len(memory) or (self._only and {*memory} - {self._only}):
+            message = f"the memory of a Files source does not belong to {self._root}"
+            raise CheckpointError(message, why="it names other files, or a file twice")
+        self._names = list(memory)
+        # No names may also mean that the run before died before it looked.
+        self._looked = bool(memory)
+
+    def limit(self, partition: Partition, start: Offset, end: Offset, rows: int | None) -> Offset:  # noqa: ARG002
+        """Cut inside a file where need be; the end of a file is the beginning of the next."""
+        if rows is None:
+            return end
+        (file, row), (last_file, last_row) = self._place(start), self._place(end)
+        while file < last_file and rows and rows >= (left := self._left(file, row)):
+            file, row, rows = file + 1, 0, rows - left
+        row = row + rows if file < last_file else min(row + rows, last_row)
+        return [file, row]
+
+    def plan(
+        self, start: Mapping[Partition, Offset], end: Mapping[Partition, Offset]
+    ) -> Sequence[Mapping[str, Any]]:
+        """One split a file: its name and its rows, `to` being None for all there are."""
+        (file, row), (last_file, last_row) = (
+            self._place(start.get(0, [0, 0])),
+            self._place(end.get(0, [0, 0])),
+        )
+        splits = []
+        for number in range(file, last_file + (last_row > 0)):
+            low = row if number == file else 0
+            high = last_row if number == last_file else None
+            if high is None or low < high:
+                splits.append({"file": self._name(number), "from": low, "to": high})
+        return splits
+
+    def read(self, split: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+        """The rows of a split, in the source's columns; a file that has changed is an error."""
+        name, low, high = split["file"], split["from"], split["to"]
+        with _reading(self._root / _checked(name)) as path:
+            self._check_types(path)
+            if low or high is not None:  # the file was looked into when the range was made
+                _check_rows(path, self._reader.count(path), max(low, high or 0))
+            for batch in self._reader.batches(path, low, high):
+                yield from pl.DataFrame(batch).select(list(self.schema)).to_arrow().to_batches()
+
+    @property
+    def _reader(self) -> _Reader:
+        return _READERS[self._format]
+
+    def _types(self, given: str | os.PathLike[str], first: str | None) -> pl.Schema:
+        if first is None:
+            message = f"Files: {given} holds no file yet from which to take the schema"
+            raise ProgramError(message, so='pass schema={"column": pl.Int64, ...}')
+        with _reading(self._root / first) as path:
+            return _polars_types(path, self._reader.schema(path))
+
+    def _check_types(self, path: Path) -> None:
+        found = _polars_types(path, self._reader.schema(path))
+        if wrong := difference(self.schema, found):
+            message = f"Files: {path} does not have the columns of its source"
+            so = "write it with these types, or read it as another source"
+            raise RunError(message, why=wrong, so=so)
+
+    def _visible(self) -> Sequence[str]:
+        """The names of all files to read that are there now, in order."""
+        if self._only is not None:
+            return [self._only] if (self._root / self._only).is_file() else []
+        found = []
+        for directory, below, names in os.walk(self._root, onerror=self._unreadable):
+            below[:] = [name for name in below if not name.startswith(("_", "."))]
+            found += [
+                (Path(directory) / name).relative_to(self._root).as_posix()
+                for name in names
+                if not name.startswith(("_", ".")) and not name.endswith(".tmp")
+            ]
+        known = set(self._names)
+        # Pipes and broken links are no files; those known were asked before.
+        return sorted(name for name in found if name in known or (self._root / name).is_file())
+
+    def _unreadable(self, error: OSError) -> None:
+        # A directory inside may go while we walk; the files it held would have been seen or not.
+        if isinstance(error, FileNotFoundError) and error.filename != str(self._root):
+            return
+        message = f"Files: the directory {error.filename} cannot be read"
+        raise RunError(message, why=str(error)) from error
+
+    def _left(self, number: int, row: int) -> int:
+        name = self._name(number)
+        if name not in self._counts:
+            with _reading(self._root / name) as path:
+                self._counts[name] = self._reader.count(path)
+        _check_rows(self._root / name, self._counts[name], row)
+        return self._counts[name] - row
+
+    def _name(self, number: int) -> str:
+        if number >= len(self._names):
+            message = f"an offset names file {number} of {self._root}, which is not known"
+            have = f"{len(self._names)} files"
+            raise CheckpointError(message, have=have, why="the source's memory was not recalled")
+        return self._names[number]
+
+    def _place(self, offset: Offset) -> tuple[int, int]:
+        match offset:
+            case [int(file), int(row)] if file >= 0 and row >= 0:
+                return file, row
+        message = f"an offset of a Files source must be [file number, row], got {offset!r}"
+        raise CheckpointError(message)
+
+
+def known_format(given: str) -> str:
+    """The format of this name, if there is one.
+
+    >>> known_format("parquet")
+    'parquet'
+    """
+    if given not in SUFFIXES:
+        message = f"Files: no format {given!r}"
+        raise ProgramError(message, have=", ".join(SUFFIXES))
+    return given
+
+
+_WHOLE = "write files elsewhere, then rename them into the directory, and do not change them there"
+
+
+class _Reader(Protocol):
+    """What is asked of a format."""
+
+    def schema(self, path: Path) -> pa.Schema: ...
+    def count(self, path: Path) -> int: ...
+    def batches(self, path: Path, low: int, high: int | None) -> Iterator[pa.RecordBatch]: ...
+
+
+class _Parquet:
+    """Rows are counted in the footer, and whole row groups skipped."""
+
+    def schema(self, path: Path) -> pa.Schema:
+        from pyarrow import parquet
+
+        return parquet.read_schema(path)
+
+    def count(self, path: Path) -> int:
+        from pyarrow import parquet
+
+        return int(parquet.read_metadata(path).num_rows)
+
+    def batches(self, path: Path, low: int, high: int | None) -> Iterator[pa.RecordBatch]:
+        from pyarrow import parquet
+
+        with parquet.ParquetFile(path) as file:
+            groups, skipped, at = [], 0, 0
+            for group in range(file.num_row_groups):
+                rows = file.metadata.row_group(group).num_rows
+                if at + rows <= low:
+                    skipped += rows
+                elif high is None or at < high:
+                    groups.append(group)
+                at += rows
+            batches = file.iter_batches(batch_size=BATCH_ROWS, row_groups=groups)
+            yield from _between(batches, low - skipped, None if high is None else high - skipped)
+
+
+class _Arrow:
+    """An Arrow IPC file, not mapped: touching the map of a file that shrank ends the process."""
+
+    def schema(self, path: Path) -> pa.Schema:
+        import pyarrow as pa
+
+        with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
+            return reader.schema
+
+    def count(self, path: Path) -> int:
+        import pyarrow as pa
+
+        # The rows of a batch are in the batch alone; one column is enough to learn them.
+        one = pa.ipc.IpcReadOptions(included_fields=[0])
+        with pa.OSFile(str(path)) as file, pa.ipc.open_file(file, options=one) as reader:
+            return sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
+
+    def batches(self, path: Path, low: int, high: int | None) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
+            batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
+            yield from _between(batches, low, high)
+
+
+_READERS: Mapping[str, _Reader] = {"parquet": _Parquet(), "arrow": _Arrow()}
+
+
+def _between(
+    batches: Iterator[pa.RecordBatch], low: int, high: int | None
+) -> Iterator[pa.RecordBatch]:
+    """The rows from `low` to before `high`, in batches of a bounded size."""
+    at = 0
+    for batch in batches:
+        stop = batch.num_rows if high is None else min(batch.num_rows, high - at)
+        for start in range(max(0, low - at), stop, BATCH_ROWS):
+            yield batch.slice(start, min(BATCH_ROWS, stop - start))
+        at += batch.num_rows
+        if high is not None and at >= high:
+            return
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[Path]:
+    """Say which file it was that could not be read."""
+    import pyarrow as pa
+
+    try:
+        yield path
+    except FileNotFoundError as error:
+        message = f"Files: {path} has vanished"
+        so = "put it back: it holds rows that were not yet committed"
+        raise RunError(message, why="it was there when its directory was listed", so=so) from error
+    except (OSError, pa.ArrowException, pl.exceptions.PolarsError) as error:
+        message = f"Files: {path} cannot be read"
+        raise RunError(message, why=str(error).splitlines()[0], so=_WHOLE) from error
+
+
+def _check_rows(path: Path, rows: int, wanted: int) -> None:
+    if rows < wanted:
+        message = f"Files: {path} has fewer rows than it had: {rows}, not {wanted} or more"
+        raise RunError(message, so=_WHOLE)
+
+
+def _polars_types(path: Path, schema: pa.Schema) -> pl.Schema:
+    try:
+        return pl.DataFrame(schema.empty_table()).schema
+    except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        message = f"Files: {path} has a column that Polars cannot hold"
+        raise RunError(message, why=str(error).splitlines()[0]) from error
+
+
+def _suffix_format(given: str | os.PathLike[str], first: str | None) -> str:
+    suffix = "" if first is None else PurePosixPath(first).suffix.lower()
+    for name, suffixes in SUFFIXES.items():
+        if suffix in suffixes:
+            return name
+    message = f"Files: the format of {given if first is None else first} is not known"
+    why = "there is no file yet" if first is None else f"no format has the suffix {suffix!r}"
+    raise ProgramError(message, why=why, have=", ".join(SUFFIXES), so='pass format="parquet"')
+
+
+def _checked(name: object) -> str:
+    if isinstance(name, str) and _is_plain(name):
+        return name
+    message = f"a split of a Files source names no file in its directory: {name!r}"
+    raise CheckpointError(message)
+
+
+def _is_plain(name: object) -> bool:
+    """Whether a name stays inside the directory: it may come from a checkpoint anybody wrote."""
+    if not isinstance(name, str) or "\0" in name:
+        return False
+    return bool(name) and all(part not in ("", ".", "..") for part in name.split("/"))

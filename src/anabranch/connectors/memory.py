@@ -1,0 +1,64 @@
+"""A sink that keeps rows where the program was started."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, final
+
+import polars as pl
+
+from anabranch.connectors.base import Sink
+from anabranch.errors import CheckpointError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@final
+class Memory(Sink):
+    """Rows in the driver's memory, by epoch: `.rows` are dicts in order, `.frame()` a frame.
+
+    At least once after a crash of the driver, when its memory is gone with it.
+    """
+
+    def __init__(self, name: str) -> None:
+        """Name the sink; that is also what its rows are called in results."""
+        self.name = name
+        self._epochs: dict[int, list[pl.DataFrame]] = {}
+
+    def __repr__(self) -> str:
+        """Say which and how full."""
+        return f"<Memory {self.name!r}: {len(self.frame())} rows>"
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """All published rows, in order."""
+        return self.frame().rows(named=True)
+
+    def frame(self) -> pl.DataFrame:
+        """All published rows as one frame; of no columns before the first."""
+        frames = [frame for epoch in sorted(self._epochs) for frame in self._epochs[epoch]]
+        return pl.concat(frames) if frames else pl.DataFrame()
+
+    def write(self, batches: Iterable[pa.RecordBatch], epoch: int, attempt: str) -> str:  # noqa: ARG002
+        """Carry the rows in the message itself, as Arrow in text."""
+        frames = [pl.DataFrame(batch) for batch in batches]
+        if not frames:
+            return ""
+        stream = io.BytesIO()
+        pl.concat(frames).write_ipc_stream(stream)
+        return base64.b64encode(stream.getvalue()).decode()
+
+    def publish(self, messages: Sequence[str], epoch: int) -> None:
+        """Keep an epoch's rows; the same epoch again replaces itself."""
+        self._epochs[epoch] = [_decoded(message) for message in messages if message]
+
+
+def _decoded(message: str) -> pl.DataFrame:
+    try:
+        return pl.read_ipc_stream(io.BytesIO(base64.b64decode(message, validate=True)))
+    except (ValueError, OSError, pl.exceptions.PolarsError) as error:
+        text = "a message of a Memory sink cannot be read"
+        raise CheckpointError(text, why=str(error)) from error

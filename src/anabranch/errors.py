@@ -1,0 +1,98 @@
+"""What can go wrong, told to the person who can mend it.
+
+    AnabranchError
+     +-- ProgramError       the program cannot mean anything: raised at the line that is wrong
+     +-- RunError           a run failed; the cause is chained
+     +-- CheckpointError    a checkpoint cannot be read or belongs to something else
+
+Every message has the same shape: what is wrong, then one line each for where, why, what exists and
+what to do, as far as they are known.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A line of the user's own program."""
+
+    file: str
+    line: int
+    text: str = ""
+
+    def __str__(self) -> str:
+        """Render as `file:line   text`, the file relative to the working directory if it is in it.
+
+        >>> str(Site("clicks.py", 14, ".filter(x)"))
+        'clicks.py:14   .filter(x)'
+        """
+        return f"{_short(self.file)}:{self.line}   {self.text}".rstrip()
+
+
+class AnabranchError(Exception):
+    """Anything Anabranch refuses or fails at."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        site: Site | None = None,
+        why: str | None = None,
+        have: str | None = None,
+        so: str | None = None,
+    ) -> None:
+        """Compose the message; `what` is its first line."""
+        self.what, self.site, self.why, self.have, self.so = what, site, why, have, so
+        super().__init__(_compose(what, site, why, have, so))
+
+    @property
+    def file(self) -> str | None:
+        """The user's file, where one is known."""
+        return self.site.file if self.site else None
+
+    @property
+    def line(self) -> int | None:
+        """The user's line, where one is known."""
+        return self.site.line if self.site else None
+
+
+class ProgramError(AnabranchError):
+    """A program that cannot mean anything, refused at the line that is wrong."""
+
+
+class RunError(AnabranchError):
+    """A run that failed; the cause is chained."""
+
+
+class CheckpointError(AnabranchError):
+    """A checkpoint that cannot be read, or belongs to another program."""
+
+
+def nearest(name: str, existing: Iterable[str]) -> str | None:
+    """Say which existing name was probably meant.
+
+    >>> nearest("usr", ["user", "time"])
+    "did you mean 'user'?"
+    """
+    close = difflib.get_close_matches(name, list(existing), n=1)
+    return f"did you mean {close[0]!r}?" if close else None
+
+
+def _compose(
+    what: str, site: Site | None, why: str | None, have: str | None, so: str | None
+) -> str:
+    parts = (("at", str(site) if site else None), ("since", why), ("have", have), ("so", so))
+    return "\n".join([what, *(f"  {label:<6}{text}" for label, text in parts if text)])
+
+
+def _short(file: str) -> str:
+    try:
+        path = Path(file)
+        return str(path.relative_to(Path.cwd())) if path.is_absolute() else file
+    except ValueError:
+        return file

@@ -1,0 +1,1 @@
+"""What a user wrote, as frozen values that refuse nonsense when they are made."""

@@ -1,0 +1,90 @@
+"""A stream grouped by a key, for operators that keep state a key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, final
+
+from anabranch.program.functions import OnError
+from anabranch.program.operators.keyed import Deduplicate, Match, Process, Reduce
+from anabranch.program.pattern import Step
+from anabranch.program.schema import SchemaLike
+from anabranch.program.windowed_stream import WindowedStream, windowed
+from anabranch.program.windows import Window
+
+if TYPE_CHECKING:
+    from anabranch.program.stream import Stream
+
+
+@final
+class KeyedStream:
+    """The rows of a stream, a key at a time."""
+
+    def __init__(self, stream: Stream, key: tuple[str, ...]) -> None:
+        """Group a stream; users call `stream.key_by(...)`."""
+        self._stream, self._key = stream, key
+
+    def __repr__(self) -> str:
+        """Say of what and by what."""
+        return f"<KeyedStream of {self._stream!r} by {', '.join(self._key)}>"
+
+    def process(
+        self,
+        fn: Any,
+        *,
+        out: SchemaLike | None = None,
+        ttl: str | timedelta | None = None,
+        name: str | None = None,
+        on_error: OnError = "fail",
+    ) -> Stream:
+        """Apply a function with state, or a KeyedOperator, to each key's records in order."""
+        given = self._stream._output
+        return self._stream._then(
+            "process",
+            name,
+            lambda b: Process.over(b, given, self._key, fn, out, ttl, on_error),
+        )
+
+    def reduce(
+        self,
+        fn: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]],
+        *,
+        name: str | None = None,
+        on_error: OnError = "fail",
+    ) -> Stream:
+        """Combine a key's records two at a time; emits the new value for every record."""
+        given = self._stream._output
+        return self._stream._then(
+            "reduce", name, lambda b: Reduce.over(b, given, self._key, fn, on_error)
+        )
+
+    def deduplicate(
+        self, within: str | timedelta | None = None, *, name: str | None = None
+    ) -> Stream:
+        """Pass a record unless one with its key passed before, or within that event time."""
+        given = self._stream._output
+        return self._stream._then(
+            "deduplicate", name, lambda b: Deduplicate.over(b, given, self._key, within)
+        )
+
+    def match(
+        self,
+        pattern: Sequence[Step],
+        *,
+        within: str | timedelta,
+        skip: bool = False,
+        name: str | None = None,
+        on_error: OnError = "fail",
+    ) -> Stream:
+        """Find sequences of records that fit `[ab.step(...), ...]`; with `skip` others between."""
+        given = self._stream._output
+        return self._stream._then(
+            "match",
+            name,
+            lambda b: Match.over(b, given, self._key, pattern, within, skip, on_error),
+        )
+
+    def window(self, w: Window) -> WindowedStream:
+        """Group each key's rows into windows of event time."""
+        return windowed(self._stream, w, self._key)

@@ -1,0 +1,83 @@
+"""Lookup tables: a frame, or something that gives one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from anabranch.errors import ProgramError
+from anabranch.program.durations import parse_duration
+from anabranch.program.schema import as_schema
+from anabranch.program.site import calling_site
+
+_READERS: dict[str, Callable[[Path], pl.DataFrame]] = {
+    ".parquet": pl.read_parquet,
+    ".csv": pl.read_csv,
+    ".arrow": pl.read_ipc,
+    ".jsonl": pl.read_ndjson,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table whose version is fixed for an epoch; `load` gives the newest one."""
+
+    text: str
+    schema: pl.Schema
+    load: Callable[[], pl.DataFrame] = field(compare=False, repr=False)
+    refresh: int | None
+
+
+def as_table(given: Any, what: str, refresh: str | timedelta | None) -> Table:
+    """Take a Polars frame, a path, a Spark DataFrame, or a function that returns a frame."""
+    every = None if refresh is None else parse_duration(refresh, f"{what}: refresh")
+    text, load = _loader(given, what)
+    if every is not None and isinstance(given, pl.DataFrame | pl.LazyFrame):
+        message = f"{what}: a frame never changes, so refresh has nothing to do"
+        raise ProgramError(message, site=calling_site(), so="pass a path or a function")
+    first = _loaded(load, text, what)
+    schema = as_schema(first.schema, f"{what}: {text}")
+    if every is None:
+        return Table(text, schema, lambda: first, None)
+    return Table(text, schema, load, every)
+
+
+def _loader(given: Any, what: str) -> tuple[str, Callable[[], Any]]:
+    if isinstance(given, pl.DataFrame):
+        return "a frame", lambda: given
+    if isinstance(given, pl.LazyFrame):
+        return "a lazy frame", given.collect
+    if isinstance(given, str | Path):
+        return str(given), _reader(Path(given), what)
+    if hasattr(given, "toArrow"):  # a Spark DataFrame, without asking Spark who it is
+        return "a Spark DataFrame", lambda: pl.from_arrow(given.toArrow())
+    if callable(given):
+        return f"{getattr(given, '__qualname__', given)}()", given
+    message = f"{what}: not a table: {given!r}"
+    so = "pass a Polars frame, a path, a Spark DataFrame, or a function returning a frame"
+    raise ProgramError(message, site=calling_site(), so=so)
+
+
+def _reader(path: Path, what: str) -> Callable[[], pl.DataFrame]:
+    read = _READERS.get(path.suffix)
+    if read is None:
+        message = f"{what}: unknown kind of file: {path}"
+        raise ProgramError(message, site=calling_site(), have=", ".join(_READERS))
+    return lambda: read(path)
+
+
+def _loaded(load: Callable[[], Any], text: str, what: str) -> pl.DataFrame:
+    try:
+        frame = load()
+    except Exception as error:
+        message = f"{what}: {text} could not be loaded: {error}"
+        raise ProgramError(message, site=calling_site()) from error
+    if not isinstance(frame, pl.DataFrame):
+        message = f"{what}: {text} gave {type(frame).__name__}, not a Polars frame"
+        raise ProgramError(message, site=calling_site())
+    return frame

@@ -1,0 +1,244 @@
+"""Hypothesis strategies: streams of records, programs over them, and cuts of a log.
+
+Records have one schema, `EVENTS`, and most pieces of a program keep it, so that any sequence of
+pieces is a program. Functions are written at module level: a runtime can pickle them by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import polars as pl
+from hypothesis import strategies as st
+
+from anabranch.api.program import Program
+from anabranch.connectors.memory import Memory
+from anabranch.connectors.records import Records
+from anabranch.program import aggregates as agg
+from anabranch.program.functions import KeyedOperator
+from anabranch.program.log import Cut
+from anabranch.program.operators.edges import Read
+from anabranch.program.stream import Stream
+from anabranch.program.windows import Window, rows, session, sliding, tumbling
+
+Record: TypeAlias = dict[str, Any]
+Piece: TypeAlias = Callable[[Stream], Stream]
+
+EVENTS = {"t": pl.Int64, "k": pl.String, "n": pl.Int64, "x": pl.Float64}
+"""Event time in ms, a key, a whole number that may be null, a float that may be NaN."""
+
+SOURCE = "events"
+SINK = "out"
+_KEYS = ("a", "b", "", "é", None)
+_LATENESS_MS = 2_000
+
+
+@st.composite
+def streams(
+    draw: st.DrawFn, *, max_rows: int = 24, disorder_ms: int = 0, null_keys: bool = True
+) -> list[Record]:
+    """Records in time order, or up to `disorder_ms` out of it."""
+    keys = _KEYS if null_keys else _KEYS[:-1]
+    steps = draw(st.lists(st.sampled_from([0, 1, 400, 1_000, 3_500]), max_size=max_rows))
+    now, records = draw(st.sampled_from([-5_000, 0, 10_000])), []
+    for step in steps:
+        now += step
+        behind = draw(st.integers(0, disorder_ms)) if disorder_ms else 0
+        records.append(
+            {
+                "t": now - behind,
+                "k": draw(st.sampled_from(keys)),
+                "n": draw(st.none() | st.integers(-20, 20)),
+                "x": draw(st.sampled_from([0.0, -0.0, 1.5, -2.25, 0.1, float("nan")])),
+            }
+        )
+    return records
+
+
+@st.composite
+def programs(
+    draw: st.DrawFn,
+    *,
+    records: Sequence[Record] | None = None,
+    partitions: int = 1,
+    cut_safe: bool = False,
+    max_pieces: int = 4,
+) -> Program:
+    """A program of up to `max_pieces` pieces over one source, into one ordered sink.
+
+    With `cut_safe` only pieces whose output does not depend on the cuts of one partition without
+    records behind the watermark (property 3): no timers, nothing with several inputs.
+    """
+    disorder = draw(st.sampled_from([0, _LATENESS_MS]))
+    rows_ = draw(streams(disorder_ms=disorder)) if records is None else records
+    program = Program("drawn")
+    stream = program.read(
+        Records(rows_, schema=EVENTS, partitions=partitions),
+        name=SOURCE,
+        event_time="t",
+        lateness=f"{_LATENESS_MS} ms",
+    )
+    pool = _CUT_SAFE if cut_safe else _CUT_SAFE | _ANY
+    for piece in draw(st.lists(pool, min_size=1, max_size=max_pieces)):
+        stream = piece(stream)
+    stream.write(Memory(SINK))
+    return program
+
+
+@st.composite
+def cuts(draw: st.DrawFn, program: Program, *, max_rows: int = 6) -> list[Cut]:
+    """A log for a program of one source: epochs of some rows of each partition, up to the end."""
+    (read,) = program.freeze().of(Read)
+    end = read.source.latest()
+    at, log = dict.fromkeys(end, 0), list[Cut]()
+    while at != end or not log:
+        to = {p: min(end[p], at[p] + draw(st.integers(0, max_rows))) for p in end}
+        log.append(Cut(read.name, {p: (at[p], to[p]) for p in end}))
+        at = to
+    return log
+
+
+# Pieces row by row
+
+
+def _filtered(stream: Stream) -> Stream:
+    return stream.filter(pl.col("n").is_null() | (pl.col("n") % 3 != 1))
+
+
+def _shifted(stream: Stream) -> Stream:
+    return stream.with_columns(n=pl.col("n") + 1)
+
+
+def _is_even(record: Record) -> bool:
+    return record["n"] is None or record["n"] % 2 == 0
+
+
+def _filtered_by_python(stream: Stream) -> Stream:
+    return stream.filter(_is_even)
+
+
+def _negated(record: Record) -> Record:
+    return {**record, "n": None if record["n"] is None else -record["n"]}
+
+
+def _mapped(stream: Stream) -> Stream:
+    return stream.map(_negated, out=EVENTS)
+
+
+def _repeated(record: Record) -> Any:
+    for number in range((record["n"] or 0) % 3):
+        yield {**record, "n": number}
+
+
+def _flat_mapped(stream: Stream) -> Stream:
+    return stream.flat_map(_repeated, out=EVENTS)
+
+
+# Pieces with state
+
+
+def _running(record: Record, state: Any) -> Any:
+    state.value = (state.value or 0) + (record["n"] or 1)
+    state.list.append(record["n"])
+    yield {**record, "n": state.value % 101}
+
+
+def _processed(stream: Stream) -> Stream:
+    return stream.key_by("k").process(_running, out=EVENTS)
+
+
+def _processed_whole(stream: Stream) -> Stream:
+    return stream.process(_running, out=EVENTS)
+
+
+def _later(value: Record, record: Record) -> Record:
+    return {**record, "n": value["n"] if record["n"] is None else record["n"]}
+
+
+def _reduced(stream: Stream) -> Stream:
+    return stream.key_by("k").reduce(_later)
+
+
+def _deduplicated(stream: Stream) -> Stream:
+    return stream.key_by("k", "n").deduplicate(within="2 s")
+
+
+def _ordered(stream: Stream) -> Stream:
+    return stream.in_time_order()
+
+
+class _Silence(KeyedOperator):
+    """Says when a key has been silent for two seconds."""
+
+    out = EVENTS
+
+    def on_record(self, record: Record, state: Any) -> Any:
+        state.clear()
+        state.value = record
+        state.timer_at(record["t"] + 2_000)
+
+    def on_timer(self, at: Any, state: Any) -> Any:
+        yield {**state.value, "t": at}
+
+
+def _timed(stream: Stream) -> Stream:
+    return stream.key_by("k").process(_Silence)
+
+
+# Pieces with windows, brought back to the common schema
+
+
+def _windowed(window: Window) -> Piece:
+    def piece(stream: Stream) -> Stream:
+        found = stream.window(window, by="k").agg(
+            n=agg.count(), x=agg.sum(pl.col("x").fill_nan(1.0)), first=agg.first("n")
+        )
+        return found.select(
+            pl.col("window_end").alias("t"), "k", (pl.col("n") + pl.col("first")).alias("n"), "x"
+        )
+
+    return piece
+
+
+# Pieces with several inputs
+
+
+def _reunited(stream: Stream) -> Stream:
+    parts = stream.split(small=pl.col("n") < 0, big=pl.col("n") > 5)
+    return parts.big.with_columns(n=pl.col("n") * 2).union(parts.rest).union(parts.small)
+
+
+def _doubled(stream: Stream) -> Stream:
+    return stream.with_columns(n=pl.lit(1, pl.Int64)).union(stream)
+
+
+def _merged(stream: Stream) -> Stream:
+    return stream.merge(stream.with_columns(x=pl.col("x") + 1))
+
+
+def _joined(stream: Stream) -> Stream:
+    other = stream.select("t", "k", m=pl.col("n"))
+    pairs = stream.join(other, on="k", within="1 s", how="left", name=None)
+    return pairs.select("t", "k", n=pl.col("m"), x=pl.col("x"))
+
+
+_CUT_SAFE = st.sampled_from(
+    [
+        _filtered,
+        _shifted,
+        _filtered_by_python,
+        _mapped,
+        _flat_mapped,
+        _processed,
+        _processed_whole,
+        _reduced,
+        _deduplicated,
+        _ordered,
+        _windowed(tumbling("2 s")),
+        _windowed(sliding("3 s", "1 s")),
+        _windowed(session("1 s")),
+        _windowed(rows(3, step=2)),
+    ]
+)
+_ANY = st.sampled_from([_timed, _reunited, _doubled, _merged, _joined])
