@@ -106,9 +106,7 @@ def _own_version() -> str | None:
 
 def _output(command: list[str], folder: Path) -> str | None:
     try:
-        done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, check=True, timeout=30
-        )
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from bench.harness.report import Header, Report, Row
 
-WIDTH = 100
+WIDTH = 120
 
 
 def text(report: Report) -> str:
@@ -52,12 +52,12 @@ def amount(value: float) -> str:
 def _table(rows: tuple[Row, ...]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("case", "metric", "system"):
-        table.add_column(name)
+        table.add_column(name, no_wrap=True)
     for name in ("median", "low", "high"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     table.add_column("unit")
     table.add_column("runs", justify="right")
-    table.add_column("ratio")
+    table.add_column("ratio", no_wrap=True)
     for row in rows:
         table.add_row(*_cells(row))
     return table

@@ -54,19 +54,22 @@ class Ranking(ab.KeyedOperator):
     def on_record(self, record: dict[str, Any], state: State) -> Iterator[dict[str, Any]]:
         """Close the period before, if this record is the first of a new one; then rank it."""
         end = (record["at"] // self._period + 1) * self._period
-        held, ranking = state.value or (end, [])
-        if end > held:
+        held, ranking, changed = state.value or (end, [], False)
+        if changed and end > held:
             yield from self._rows(held, ranking)
+            changed = False
+        end = max(end, held)
         if record["count"] > self._above:
-            ranking = self._ranked(ranking, record)
-            state.timer_at(max(end, held))
-        state.value = (max(end, held), ranking)
+            ranking, changed = self._ranked(ranking, record), True
+            state.timer_at(end)
+        state.value = (end, ranking, changed)
 
     def on_timer(self, at: int, state: State) -> Iterator[dict[str, Any]]:
         """Close the period, unless a later record has done so."""
-        held, ranking = state.value
-        if at == held:
+        held, ranking, changed = state.value
+        if changed and at == held:
             yield from self._rows(held, ranking)
+            state.value = (held, ranking, False)
 
     def _ranked(self, ranking: list[Any], record: dict[str, Any]) -> list[Any]:
         thing = [record[name] for name in self._names]

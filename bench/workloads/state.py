@@ -11,5 +11,5 @@ class State(Protocol):
     value: Any
     map: dict[Any, Any]
 
-    def timer_at(self, t: Any, /) -> None:  # noqa: ANN401 - of the event time's own type
-        """Ask for `on_timer` when the watermark has come to t."""
+    def timer_at(self, t: Any, /) -> None:
+        """Ask for `on_timer` when the watermark has come to t, of the event time's type."""

@@ -92,13 +92,14 @@ def q1(
     )
     things = {"item_1": pl.Int64, "item_2": pl.Int64}
     if running:
+        top = Ranking(things, k=limit, period=HOUR, above=above)
         found = (
             pairs.key_by("item_1", "item_2")
             .process(
                 counted("item_1", "item_2", "at"), out={**things, "at": pl.Int64, "count": pl.Int64}
             )
             .in_time_order()
-            .process(Ranking(things, k=limit, period=HOUR, above=above))
+            .process(top, out=top.out)
         )
     else:
         found = (
@@ -143,6 +144,7 @@ def ranked(*things: str, limit: int) -> Callable[[tuple[Any, ...], pl.DataFrame]
 def q2(clicks: ab.sources.Source, *, item: int = ITEM, limit: int = 30) -> ab.Program:
     """What is viewed in the same session as an item, hourly: period_end, rank, item, count."""
     program = ab.Program("tpcxbb-q2")
+    top = Ranking({"item": pl.Int64}, k=limit, period=HOUR)
     (
         program.read(clicks, event_time="tstamp", time_unit="s")
         .filter(pl.col("wcs_user_sk").is_not_null() & pl.col("wcs_item_sk").is_not_null())
@@ -156,7 +158,7 @@ def q2(clicks: ab.sources.Source, *, item: int = ITEM, limit: int = 30) -> ab.Pr
         .key_by("item")
         .process(counted("item", "at"), out={"item": pl.Int64, "at": pl.Int64, "count": pl.Int64})
         .in_time_order()
-        .process(Ranking({"item": pl.Int64}, k=limit, period=HOUR))
+        .process(top, out=top.out)
         .write(ab.sinks.Memory("out"))
     )
     return program

@@ -12,9 +12,14 @@ what to do, as far as they are known.
 from __future__ import annotations
 
 import difflib
+import linecache
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType
+
+_PACKAGE = str(Path(__file__).resolve().parent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,22 @@ class AnabranchError(Exception):
 
 
 class ProgramError(AnabranchError):
-    """A program that cannot mean anything, refused at the line that is wrong."""
+    """A program that cannot mean anything, refused at the line that is wrong.
+
+    That is the user's line that led here, unless another one is given.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        site: Site | None = None,
+        why: str | None = None,
+        have: str | None = None,
+        so: str | None = None,
+    ) -> None:
+        """Compose the message, with the line that is wrong."""
+        super().__init__(what, site=site or calling_site(), why=why, have=have, so=so)
 
 
 class RunError(AnabranchError):
@@ -73,6 +93,19 @@ class CheckpointError(AnabranchError):
     """A checkpoint that cannot be read, or belongs to another program."""
 
 
+def calling_site() -> Site:
+    """The innermost line on the stack that is not Anabranch's own."""
+    frame = sys._getframe(1)  # noqa: SLF001 - inspect.stack() reads every file on the way
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return _site(frame.f_code.co_filename, frame.f_lineno)
+
+
+def defining_site(code: CodeType) -> Site:
+    """The line where a function was written."""
+    return _site(code.co_filename, code.co_firstlineno)
+
+
 def nearest(name: str, existing: Iterable[str]) -> str | None:
     """Say which existing name was probably meant.
 
@@ -81,6 +114,10 @@ def nearest(name: str, existing: Iterable[str]) -> str | None:
     """
     close = difflib.get_close_matches(name, list(existing), n=1)
     return f"did you mean {close[0]!r}?" if close else None
+
+
+def _site(file: str, line: int) -> Site:
+    return Site(file, line, linecache.getline(file, line).strip())
 
 
 def _compose(

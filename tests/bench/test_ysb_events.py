@@ -55,7 +55,7 @@ def test_there_are_a_thousand_ads_in_a_hundred_campaigns_of_ten():
     ads = ysb.ads()
 
     assert 1000 == ads["ad_id"].n_unique()
-    assert [(10, 100)] == ads["campaign_id"].value_counts()["count"].value_counts().rows()
+    assert [10] * 100 == ads["campaign_id"].value_counts()["count"].to_list()
 
 
 def test_ids_look_like_uuids_and_no_two_are_equal():

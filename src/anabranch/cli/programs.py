@@ -21,23 +21,23 @@ def load(target: str) -> Program:
         if name not in found:
             message = f"{file} has no program called {name!r}"
             have = ", ".join(found) or "no programs"
-            raise ProgramError(message, have=have, so=nearest(name, found))
+            raise AnabranchError(message, have=have, so=nearest(name, found))
         return found[name]
     if len({id(each) for each in found.values()}) != 1:
         message = f"{file} has {len(found)} programs, and one is needed"
         so = f"name one, e.g. {file}:{next(iter(found), 'program')}"
-        raise ProgramError(message, have=", ".join(found) or None, so=so)
+        raise AnabranchError(message, have=", ".join(found) or None, so=so)
     return next(iter(found.values()))
 
 
 def _imported(path: Path) -> ModuleType:
     if not path.is_file():
         message = f"no such file: {path}"
-        raise ProgramError(message, so="pass the path of a Python file with a program in it")
+        raise AnabranchError(message, so="pass the path of a Python file with a program in it")
     spec = importlib.util.spec_from_file_location(f"anabranch_program_{path.stem}", path)
     if spec is None or spec.loader is None:
         message = f"not a Python file: {path}"
-        raise ProgramError(message, so="pass a file whose name ends in .py")
+        raise AnabranchError(message, so="pass a file whose name ends in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     # A file's neighbours can be imported by it, as when Python runs it.

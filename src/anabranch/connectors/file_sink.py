@@ -95,8 +95,9 @@ class Files(Sink):
 
     def abort(self, messages: Sequence[Any], epoch: int) -> None:  # noqa: ARG002
         """Remove staged files; published ones stay."""
+        names = [_checked(message)[0] for message in messages]
         with _telling("clean up", self._staging):
-            for name, _ in map(_checked, messages):
+            for name in names:
                 if name is not None:
                     (self._staging / name).unlink(missing_ok=True)
 

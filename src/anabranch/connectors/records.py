@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Records(Source):
     """Rows of a list or a frame; row i is in partition i mod partitions. Finishes.
 
-    >>> Records([{"n": 1}, {"n": 2}]).schema
-    Schema({'n': Int64})
+    >>> dict(Records([{"n": 1}, {"n": 2}]).schema)
+    {'n': Int64}
     """
 
     def __init__(

@@ -12,13 +12,15 @@ import polars as pl
 
 from anabranch.errors import ProgramError
 from anabranch.program.expressions import Expression, projected, require_row_wise, scalar
-from anabranch.program.site import calling_site
 
 Kind: TypeAlias = Literal[
     "count", "sum", "min", "max", "mean", "var", "first", "last", "count_distinct",
     "approx_distinct", "quantile", "approx_quantile", "top_k", "collect", "polars",
 ]  # fmt: skip
 Column: TypeAlias = str | pl.Expr
+
+_ORDERED = ("min", "max", "top_k", "count_distinct", "approx_distinct")
+"""Aggregates that compare values (M6)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ def as_aggregate(given: Aggregate | pl.Expr, what: str) -> Aggregate:
         return given
     message = f"{what}: not an aggregate: {given!r}"
     so = "use ab.count(), ab.sum(...), ..., or a Polars aggregation such as pl.col('x').max()"
-    raise ProgramError(message, site=calling_site(), so=so)
+    raise ProgramError(message, so=so)
 
 
 def result_type(aggregate: Aggregate, schema: pl.Schema, what: str) -> pl.DataType:
@@ -140,13 +142,14 @@ def result_type(aggregate: Aggregate, schema: pl.Schema, what: str) -> pl.DataTy
     if aggregate.of is None:
         return pl.Int64()
     value = _column(aggregate.of, schema, what)
+    if aggregate.kind in _ORDERED and value.is_nested():
+        message = f"{what}: {aggregate.kind} of {value}, which has no order"
+        raise ProgramError(message, so="take one of its fields, e.g. pl.col('x').struct.field('y')")
     by = None if aggregate.by is None else _column(aggregate.by, schema, what)
     return _typed(aggregate.kind, value, by, what)
 
 
-def _typed(  # noqa: PLR0911 - one case a kind
-    kind: Kind, value: pl.DataType, by: pl.DataType | None, what: str
-) -> pl.DataType:
+def _typed(kind: Kind, value: pl.DataType, by: pl.DataType | None, what: str) -> pl.DataType:
     match kind:
         case "count" | "count_distinct" | "approx_distinct":
             return pl.Int64()
@@ -172,7 +175,7 @@ def _sum_type(value: pl.DataType, what: str) -> pl.DataType:
     if isinstance(value, (pl.Decimal, pl.Duration)):
         return value
     message = f"{what}: sum of {value}"
-    raise ProgramError(message, site=calling_site(), so="sum numbers or durations")
+    raise ProgramError(message, so="sum numbers or durations")
 
 
 def _column(expression: Expression, schema: pl.Schema, what: str) -> pl.DataType:
@@ -199,4 +202,4 @@ def _require_error(what: str, error: float) -> None:
 
 def _require(good: bool, message: str) -> None:  # noqa: FBT001 - a condition, not a mode
     if not good:
-        raise ProgramError(message, site=calling_site())
+        raise ProgramError(message)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from anabranch.errors import ProgramError, Site
+from anabranch.errors import ProgramError, Site, calling_site
 from anabranch.ids import OperatorId
 from anabranch.program.graph import Graph
 from anabranch.program.operators.edges import Feedback
 from anabranch.program.operators.operator import Base, Operator, Output, Port
 from anabranch.program.schema import describe
-from anabranch.program.site import calling_site
 
 _LONGEST_NAME = 100
 
@@ -59,12 +58,12 @@ class Builder:
         """Say where a feedback's rows come from."""
         if feedback.id in self._feedback:
             message = f"{feedback.name} is closed already"
-            raise ProgramError(message, site=calling_site())
+            raise ProgramError(message)
         columns = feedback.outputs["out"].schema
         if dict(columns) != dict(given.schema):
             message = f"{feedback.name}: the closing stream has other columns"
             have = f"{describe(columns)}  |  {describe(given.schema)}"
-            raise ProgramError(message, site=calling_site(), have=have)
+            raise ProgramError(message, have=have)
         self._feedback[feedback.id] = port
 
     def fuse(self, one: OperatorId, other: OperatorId) -> None:
@@ -73,8 +72,8 @@ class Builder:
 
     def freeze(self) -> Graph:
         """The program so far, refused while it has loose ends."""
-        for number, site in self._reserved.items():
-            message = f"the late records of window {number} are read, but it has no agg or apply"
+        for site in self._reserved.values():
+            message = "late is read of a window that has no agg or apply"
             raise ProgramError(message, site=site, so="call .agg(...) on the same window")
         operators = tuple(each for each in self._operators if each is not None)
         for each in operators:
@@ -99,7 +98,7 @@ class Builder:
         if chosen in self._names:
             message = f"two operators are called {chosen!r}"
             why = f"the first is at {self._names[chosen]}"
-            raise ProgramError(message, site=calling_site(), why=why, so="give one another name=")
+            raise ProgramError(message, why=why, so="give one another name=")
         return chosen
 
 
@@ -116,4 +115,4 @@ def _plain_name(name: str, what: str) -> str:
         return name
     message = f"{what}: not a name: {name!r}"
     so = f"use up to {_LONGEST_NAME} printable characters without / \\ : and no leading dot"
-    raise ProgramError(message, site=calling_site(), so=so)
+    raise ProgramError(message, so=so)

@@ -6,7 +6,6 @@ import re
 from datetime import timedelta
 
 from anabranch.errors import ProgramError
-from anabranch.program.site import calling_site
 
 MICROSECONDS = {
     "us": 1,
@@ -29,7 +28,7 @@ def parse_duration(value: str | timedelta, what: str, *, zero: bool = False) -> 
     micros = _micros(value, what)
     if micros < 0 or (micros == 0 and not zero):
         message = f"{what} must be a positive duration, got {value!r}"
-        raise ProgramError(message, site=calling_site(), so='write it like "10 s" or "500 ms"')
+        raise ProgramError(message, so='write it like "10 s" or "500 ms"')
     return micros
 
 
@@ -40,5 +39,5 @@ def _micros(value: str | timedelta, what: str) -> int:
     if found is None or found[2] not in MICROSECONDS:
         message = f"{what} is no duration: {value!r}"
         so = 'write it like "10 s", "500 ms", "5 min", "1 h", "1 d", or pass a timedelta'
-        raise ProgramError(message, site=calling_site(), so=so)
+        raise ProgramError(message, so=so)
     return int(found[1]) * MICROSECONDS[found[2]]

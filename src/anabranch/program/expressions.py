@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,6 @@ from polars.exceptions import ColumnNotFoundError, PolarsError
 
 from anabranch.errors import ProgramError, nearest
 from anabranch.program.schema import as_schema, describe, empty_frame
-from anabranch.program.site import calling_site
 
 Node: TypeAlias = Any
 
@@ -101,9 +101,7 @@ class Expression:
         expr = pl.col(given) if isinstance(given, str) else given
         if not isinstance(expr, pl.Expr):
             message = f"expected a Polars expression or a column name, got {given!r}"
-            raise ProgramError(
-                message, site=calling_site(), so='use pl.col("name") or pl.lit(value)'
-            )
+            raise ProgramError(message, so='use pl.col("name") or pl.lit(value)')
         return cls(_serialised(expr), str(expr), expr)
 
 
@@ -111,7 +109,7 @@ def require_row_wise(expression: Expression, schema: pl.Schema, what: str) -> No
     """Refuse an expression that looks beyond one row, saying which part does and what to use."""
     for wrong, so in _offences(_node(expression), schema):
         message = f"{what}: {wrong}"
-        raise ProgramError(message, site=calling_site(), why=f"in {expression.text}", so=so)
+        raise ProgramError(message, why=f"in {expression.text}", so=so)
 
 
 def projected(
@@ -142,7 +140,7 @@ def scalar(schema: pl.Schema, expression: Expression, what: str) -> pl.DataType:
     if heights != {1} or result.width != 1:
         message = f"{what}: not one value a window: {expression.text}"
         so = "end it with an aggregation such as .sum() or .max()"
-        raise ProgramError(message, site=calling_site(), so=so)
+        raise ProgramError(message, so=so)
     return result.dtypes[0]
 
 
@@ -156,10 +154,8 @@ def _refused(error: PolarsError, schema: pl.Schema, what: str) -> ProgramError:
     if isinstance(error, ColumnNotFoundError):
         name = first.split('"')[1] if '"' in first else first
         message = f"{what}: no column {name!r}"
-        return ProgramError(
-            message, site=calling_site(), have=describe(schema), so=nearest(name, schema)
-        )
-    return ProgramError(f"{what}: {first}", site=calling_site(), have=describe(schema))
+        return ProgramError(message, have=describe(schema), so=nearest(name, schema))
+    return ProgramError(f"{what}: {first}", have=describe(schema))
 
 
 def _serialised(expr: pl.Expr) -> str | None:
@@ -269,4 +265,5 @@ def _advice(name: str, body: Node) -> tuple[str, str]:
     if name == "Over":
         return "over() looks at other rows", "use .window(..., by=...) or .key_by(...).process(fn)"
     so = "use .window(...) for groups of rows or .key_by(...).process(fn) for earlier ones"
-    return f"{name} is not known to look at one row alone", so
+    known_as = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    return f"{known_as} is not known to look at one row alone", so

@@ -10,9 +10,8 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import polars as pl
 
-from anabranch.errors import ProgramError, Site
+from anabranch.errors import ProgramError, Site, defining_site
 from anabranch.program.schema import SchemaLike, as_schema
-from anabranch.program.site import calling_site, defining_site
 
 OnError: TypeAlias = Literal["fail", "skip", "dead_letter"]
 State: TypeAlias = Literal["stateless", "keyed", "whole"]
@@ -83,14 +82,14 @@ def operator(
 
     >>> @operator(out={"n": pl.Int64})
     ... def count(record, state): ...
-    >>> declared(count).out
-    Schema({'n': Int64})
+    >>> dict(declared(count).out)
+    {'n': Int64}
     """
     _one_of("state", state, ("stateless", "keyed", "whole"))
     _one_of("selectivity", selectivity, ("one", "at-most-one", "any"))
     if callable(out):
         message = "operator takes its arguments in parentheses"
-        raise ProgramError(message, site=calling_site(), so="write @ab.operator(out={...})")
+        raise ProgramError(message, so="write @ab.operator(out={...})")
     schema = None if out is None else as_schema(out, "operator: out")
     columns = None if forwards is None else tuple(forwards)
     facts = Declared(schema, state, selectivity, columns, pure)
@@ -122,13 +121,13 @@ def as_function(given: Any, what: str, *, state: bool = False) -> Function:
     if isinstance(given, KeyedOperator):
         if not state:
             message = f"{what}: a KeyedOperator needs state"
-            raise ProgramError(message, site=calling_site(), so="pass it to .process(...)")
+            raise ProgramError(message, so="pass it to .process(...)")
         kind = type(given)
         site = defining_site(kind.on_record.__code__)
         return Function(given, kind.__name__, site, takes_state=True, declared=declared(given))
     if not callable(given) or isinstance(given, type):
         message = f"{what} takes a function, got {given!r}"
-        raise ProgramError(message, site=calling_site())
+        raise ProgramError(message)
     takes_state = _takes_state(given, what, state=state)
     return Function(given, _name(given), _site(given), takes_state, declared(given))
 
@@ -140,7 +139,7 @@ def out_schema(function: Function, out: SchemaLike | None, what: str) -> pl.Sche
     if function.declared.out is None:
         message = f"{what} needs to know the columns that {function.name} gives"
         so = 'pass out={"column": pl.Int64, ...}, or put @ab.operator(out={...}) above it'
-        raise ProgramError(message, site=calling_site(), so=so)
+        raise ProgramError(message, so=so)
     return function.declared.out
 
 
@@ -155,7 +154,7 @@ def _made(kind: type[KeyedOperator], what: str) -> KeyedOperator:
         return kind()
     except TypeError as error:
         message = f"{what}: {kind.__name__} cannot be made without arguments: {error}"
-        raise ProgramError(message, site=calling_site(), so="pass an instance of it") from None
+        raise ProgramError(message, so="pass an instance of it") from None
 
 
 def _takes_state(fn: Any, what: str, *, state: bool) -> bool:
@@ -168,7 +167,7 @@ def _takes_state(fn: Any, what: str, *, state: bool) -> bool:
     if needed > (2 if state else 1) or not (positional or _is_variadic(fn)):
         form = "fn(record) or fn(record, state)" if state else "fn(record)"
         message = f"{what}: {_name(fn)} takes {needed} arguments"
-        raise ProgramError(message, site=calling_site(), so=f"it is called as {form}")
+        raise ProgramError(message, so=f"it is called as {form}")
     return state and needed == 2
 
 
@@ -178,7 +177,8 @@ def _is_variadic(fn: Any) -> bool:
 
 def _name(fn: Any) -> str:
     inner = fn.func if isinstance(fn, functools.partial) else fn
-    return getattr(inner, "__qualname__", None) or type(inner).__qualname__
+    name: str = getattr(inner, "__qualname__", None) or type(inner).__qualname__
+    return name.rpartition("<locals>.")[2]
 
 
 def _site(fn: Any) -> Site | None:
@@ -191,4 +191,4 @@ def _site(fn: Any) -> Site | None:
 def _one_of(what: str, value: str | None, allowed: tuple[str, ...]) -> None:
     if value is not None and value not in allowed:
         message = f"{what} must be one of {', '.join(map(repr, allowed))}, got {value!r}"
-        raise ProgramError(message, site=calling_site())
+        raise ProgramError(message)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anabranch.errors import ProgramError
-from anabranch.program.site import calling_site
 
 
 def as_names(given: str | Sequence[str], what: str) -> tuple[str, ...]:
@@ -17,5 +16,5 @@ def as_names(given: str | Sequence[str], what: str) -> tuple[str, ...]:
     names = (given,) if isinstance(given, str) else tuple(given)
     if not names or not all(isinstance(name, str) for name in names):
         message = f"{what} takes a column name or a list of them, got {given!r}"
-        raise ProgramError(message, site=calling_site())
+        raise ProgramError(message)
     return names

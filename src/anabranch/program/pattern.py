@@ -11,7 +11,6 @@ import polars as pl
 from anabranch.errors import ProgramError
 from anabranch.program.expressions import Expression
 from anabranch.program.functions import Function, as_function
-from anabranch.program.site import calling_site
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +26,10 @@ def step(name: str, predicate: pl.Expr | Callable[[dict[str, Any]], Any], times:
     """One step of a pattern, e.g. `ab.step("fails", pl.col("ok") == False, times=3)`."""
     if not isinstance(name, str) or not name:
         message = f"step: name must be a word, got {name!r}"
-        raise ProgramError(message, site=calling_site())
+        raise ProgramError(message)
     if not isinstance(times, int) or isinstance(times, bool) or times < 1:
         message = f"step {name!r}: times must be a whole number of at least 1, got {times!r}"
-        raise ProgramError(message, site=calling_site())
+        raise ProgramError(message)
     if isinstance(predicate, pl.Expr):
         return Step(name, Expression.of(predicate), times)
     return Step(name, as_function(predicate, f"step {name!r}"), times)

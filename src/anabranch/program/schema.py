@@ -15,7 +15,6 @@ from polars.datatypes import DataTypeClass
 
 from anabranch.errors import ProgramError, nearest
 from anabranch.program.durations import MICROSECONDS
-from anabranch.program.site import calling_site
 
 SchemaLike: TypeAlias = Mapping[str, pl.DataType | DataTypeClass | type]
 
@@ -42,25 +41,25 @@ class TimeType:
         """The time type of a column, refused if it can hold no time."""
         if unit not in ("s", "ms", "us"):
             message = f"time_unit must be 's', 'ms' or 'us', got {unit!r}"
-            raise ProgramError(message, site=calling_site())
+            raise ProgramError(message)
         if isinstance(dtype, pl.Datetime):
             return cls(dtype, MICROSECONDS[dtype.time_unit])
         if dtype.is_integer():
             return cls(dtype, MICROSECONDS[unit])
         message = f"event time column {column!r} is {dtype}"
         so = "name a Datetime column, or an integer one with time_unit='s' | 'ms' | 'us'"
-        raise ProgramError(message, site=calling_site(), so=so)
+        raise ProgramError(message, so=so)
 
 
 def as_schema(given: SchemaLike, what: str) -> pl.Schema:
     """Make a schema of names and types, refusing types that a record cannot hold.
 
-    >>> as_schema({"n": int, "s": pl.String}, "out")
-    Schema({'n': Int64, 's': String})
+    >>> dict(as_schema({"n": int, "s": pl.String}, "out"))
+    {'n': Int64, 's': String}
     """
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         message = f"{what} must map column names to Polars types, got {given!r}"
-        raise ProgramError(message, site=calling_site(), so='write it like {"n": pl.Int64}')
+        raise ProgramError(message, so='write it like {"n": pl.Int64}')
     schema = pl.Schema(
         {name: _as_type(name, dtype, what) for name, dtype in given.items()}, check_dtypes=False
     )
@@ -74,9 +73,7 @@ def require_columns(schema: pl.Schema, names: Iterable[str], what: str) -> None:
     for name in names:
         if name not in schema:
             message = f"{what}: no column {name!r}"
-            raise ProgramError(
-                message, site=calling_site(), have=describe(schema), so=nearest(name, schema)
-            )
+            raise ProgramError(message, have=describe(schema), so=nearest(name, schema))
 
 
 def describe(schema: pl.Schema) -> str:
@@ -106,7 +103,7 @@ def _as_type(name: str, dtype: object, what: str) -> pl.DataType:
         parsed = _instance(parsed)
     if not isinstance(parsed, pl.DataType):
         message = f"{what}: column {name!r} has no Polars type: {dtype!r}"
-        raise ProgramError(message, site=calling_site(), so="use types like pl.Int64 or pl.String")
+        raise ProgramError(message, so="use types like pl.Int64 or pl.String")
     return parsed
 
 
@@ -130,7 +127,7 @@ def _refuse_type(name: str, dtype: pl.DataType, what: str) -> None:
             if isinstance(inner, (pl.Datetime, pl.Duration))
             else "use a type with an exact plain Python value"
         )
-        raise ProgramError(message, site=calling_site(), so=so)
+        raise ProgramError(message, so=so)
 
 
 def _leaves(dtype: pl.DataType) -> Iterable[pl.DataType]:

@@ -26,7 +26,6 @@ from anabranch.program.operators.operator import (
 )
 from anabranch.program.operators.together import How
 from anabranch.program.schema import SchemaLike
-from anabranch.program.site import calling_site
 from anabranch.program.windowed_stream import WindowedStream, windowed
 from anabranch.program.windows import Window
 
@@ -150,7 +149,7 @@ class Stream:
         """Group rows by columns for operators that keep state a key."""
         if not columns:
             message = "key_by: no columns"
-            raise ProgramError(message, site=calling_site(), so='write .key_by("user")')
+            raise ProgramError(message, so='write .key_by("user")')
         return KeyedStream(self, keyed.require_key(self._output, columns, "key_by"))
 
     def process(
@@ -256,18 +255,18 @@ class Stream:
         made = self._made
         if DEAD_LETTERS not in made.outputs:
             message = f"{made.name} has no dead letters: nothing can go wrong with one record there"
-            raise ProgramError(message, site=calling_site())
+            raise ProgramError(message)
         on_error = getattr(made, "on_error", "dead_letter")
         if on_error != "dead_letter":
             message = f"{made.name} sends nothing to dead letters: its on_error is {on_error!r}"
             so = f'pass on_error="dead_letter" to {made.kind}'
-            raise ProgramError(message, site=calling_site(), why=f"see {made.site}", so=so)
+            raise ProgramError(message, why=f"see {made.site}", so=so)
         return stream_of(self._builder, made, DEAD_LETTERS)
 
     def _other(self, other: Any, what: str) -> Output:
         if not isinstance(other, Stream) or other._builder is not self._builder:
             message = f"{what} takes another stream of the same program, got {other!r}"
-            raise ProgramError(message, site=calling_site())
+            raise ProgramError(message)
         return other._output
 
     def _add(

@@ -13,7 +13,6 @@ import polars as pl
 from anabranch.errors import ProgramError
 from anabranch.program.durations import parse_duration
 from anabranch.program.schema import as_schema
-from anabranch.program.site import calling_site
 
 _READERS: dict[str, Callable[[Path], pl.DataFrame]] = {
     ".parquet": pl.read_parquet,
@@ -39,7 +38,7 @@ def as_table(given: Any, what: str, refresh: str | timedelta | None) -> Table:
     text, load = _loader(given, what)
     if every is not None and isinstance(given, pl.DataFrame | pl.LazyFrame):
         message = f"{what}: a frame never changes, so refresh has nothing to do"
-        raise ProgramError(message, site=calling_site(), so="pass a path or a function")
+        raise ProgramError(message, so="pass a path or a function")
     first = _loaded(load, text, what)
     schema = as_schema(first.schema, f"{what}: {text}")
     if every is None:
@@ -60,14 +59,14 @@ def _loader(given: Any, what: str) -> tuple[str, Callable[[], Any]]:
         return f"{getattr(given, '__qualname__', given)}()", given
     message = f"{what}: not a table: {given!r}"
     so = "pass a Polars frame, a path, a Spark DataFrame, or a function returning a frame"
-    raise ProgramError(message, site=calling_site(), so=so)
+    raise ProgramError(message, so=so)
 
 
 def _reader(path: Path, what: str) -> Callable[[], pl.DataFrame]:
     read = _READERS.get(path.suffix)
     if read is None:
         message = f"{what}: unknown kind of file: {path}"
-        raise ProgramError(message, site=calling_site(), have=", ".join(_READERS))
+        raise ProgramError(message, have=", ".join(_READERS))
     return lambda: read(path)
 
 
@@ -76,8 +75,8 @@ def _loaded(load: Callable[[], Any], text: str, what: str) -> pl.DataFrame:
         frame = load()
     except Exception as error:
         message = f"{what}: {text} could not be loaded: {error}"
-        raise ProgramError(message, site=calling_site()) from error
+        raise ProgramError(message) from error
     if not isinstance(frame, pl.DataFrame):
         message = f"{what}: {text} gave {type(frame).__name__}, not a Polars frame"
-        raise ProgramError(message, site=calling_site())
+        raise ProgramError(message)
     return frame

@@ -19,7 +19,6 @@ from anabranch.program.operators.keyed import require_key
 from anabranch.program.operators.operator import LATE, Base, Operator, Port
 from anabranch.program.operators.windowed import WindowAggregate, WindowApply, Windowing
 from anabranch.program.schema import SchemaLike
-from anabranch.program.site import calling_site
 from anabranch.program.windows import Window
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ def windowed(stream: Stream, window: Any, by: str | Sequence[str] | None) -> Win
     if not isinstance(window, Window):
         message = f"window takes a window, got {window!r}"
         so = "use ab.tumbling, ab.sliding, ab.session or ab.rows"
-        raise ProgramError(message, site=calling_site(), so=so)
+        raise ProgramError(message, so=so)
     names = () if by is None or by == [] else as_names(by, "window: by")
     windowing = Windowing(window, require_key(stream._output, names, "window: by"))
     windowing.check(stream._output, "window")

@@ -8,7 +8,6 @@ from typing import TypeAlias
 
 from anabranch.errors import ProgramError
 from anabranch.program.durations import parse_duration
-from anabranch.program.site import calling_site
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +72,7 @@ def rows(n: int, step: int | None = None) -> Rows:
     for what, value in (("rows: n", n), ("rows: step", step)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             message = f"{what} must be a whole number of at least 1, got {value!r}"
-            raise ProgramError(message, site=calling_site())
+            raise ProgramError(message)
     return Rows(n, step)
 
 

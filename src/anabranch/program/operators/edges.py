@@ -20,7 +20,6 @@ from anabranch.program.operators.operator import (
     dead_letters,
 )
 from anabranch.program.schema import SchemaLike, TimeType, as_schema, require_columns
-from anabranch.program.site import calling_site
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ class Read(Operator):
         if not isinstance(source, Source):
             message = f"{base.name}: not a source: {source!r}"
             so = "use ab.sources.Records, Files, Generator, ..., or derive from ab.sources.Source"
-            raise ProgramError(message, site=calling_site(), so=so)
+            raise ProgramError(message, so=so)
         schema = as_schema(source.schema, f"{base.name}: schema")
         time = None
         if event_time is not None:
@@ -104,10 +103,10 @@ class Write(Operator):
         if not isinstance(sink, Sink):
             message = f"{base.name}: not a sink: {sink!r}"
             so = "use ab.sinks.Memory, Files, ..., or derive from ab.sinks.Sink"
-            raise ProgramError(message, site=calling_site(), so=so)
+            raise ProgramError(message, so=so)
         if not isinstance(ordered, bool):
             message = f"{base.name}: ordered must be True or False, got {ordered!r}"
-            raise ProgramError(message, site=calling_site())
+            raise ProgramError(message)
         return cls(base, {}, sink, ordered)
 
     @property

@@ -32,7 +32,6 @@ from anabranch.program.operators.operator import (
 from anabranch.program.operators.rowwise import predicate
 from anabranch.program.pattern import Step
 from anabranch.program.schema import SchemaLike, describe, require_columns
-from anabranch.program.site import calling_site
 
 
 def require_key(given: Output, key: Sequence[str], what: str) -> tuple[str, ...]:
@@ -42,10 +41,10 @@ def require_key(given: Output, key: Sequence[str], what: str) -> tuple[str, ...]
         dtype = given.schema[name]
         if dtype.is_nested():
             message = f"{what}: key column {name!r} is {dtype}, which has no order"
-            raise ProgramError(message, site=calling_site(), have=describe(given.schema))
+            raise ProgramError(message, have=describe(given.schema))
     if len(set(key)) < len(key):
         message = f"{what}: a key column is named twice: {', '.join(key)}"
-        raise ProgramError(message, site=calling_site())
+        raise ProgramError(message)
     return tuple(key)
 
 
@@ -101,7 +100,7 @@ class Reduce(Operator):
         function = as_function(fn, base.name, state=True)
         if not function.takes_state or function.is_class:
             message = f"{base.name}: {function.name} must take two arguments"
-            raise ProgramError(message, site=calling_site(), so="it is called as fn(value, record)")
+            raise ProgramError(message, so="it is called as fn(value, record)")
         outputs = {OUT: given, DEAD_LETTERS: dead_letters(given)}
         return cls(base, outputs, key, function, require_on_error(on_error, base.name))
 
@@ -159,7 +158,7 @@ class Match(Operator):
         names = [*key, "match_start", "match_end", *(each.name for each in checked)]
         if not checked or len(set(names)) < len(names):
             message = f"{base.name}: the steps need names of their own: {', '.join(names)}"
-            raise ProgramError(message, site=calling_site())
+            raise ProgramError(message)
         columns: dict[str, pl.DataType] = {name: given.schema[name] for name in key}
         columns |= {"match_start": time.dtype, "match_end": time.dtype}
         columns |= {each.name: pl.List(pl.Struct(dict(given.schema))) for each in checked}
@@ -171,7 +170,7 @@ class Match(Operator):
 def _step(given: Any, stream: Output, what: str) -> Step:
     if not isinstance(given, Step):
         message = f"{what}: not a step: {given!r}"
-        raise ProgramError(message, site=calling_site(), so='use ab.step("name", predicate)')
+        raise ProgramError(message, so='use ab.step("name", predicate)')
     if isinstance(given.predicate, Expression):
         predicate(given.predicate.expr, stream.schema, f"{what}: {given.name}")
     return given

@@ -11,7 +11,6 @@ import polars as pl
 from anabranch.errors import ProgramError, Site
 from anabranch.ids import OperatorId
 from anabranch.program.schema import TimeType, as_schema
-from anabranch.program.site import calling_site
 
 OUT = "out"
 DEAD_LETTERS = "dead_letters"
@@ -98,7 +97,7 @@ def require_time(given: Output, what: str) -> TimeType:
     if given.time is None:
         message = f"{what} needs event times, and this stream has none"
         so = "pass event_time=... to program.read, or call .with_event_time(column) before"
-        raise ProgramError(message, site=calling_site(), so=so)
+        raise ProgramError(message, so=so)
     return given.time
 
 
@@ -107,7 +106,7 @@ def require_ticks(micros: int, time: TimeType, what: str) -> None:
     if micros % time.tick:
         message = f"{what} is no whole number of the time column's units"
         why = f"one unit of {time.dtype} is {time.tick} us, and {what} is {micros} us"
-        raise ProgramError(message, site=calling_site(), why=why)
+        raise ProgramError(message, why=why)
 
 
 def require_final(given: Output, what: str) -> None:
@@ -116,7 +115,7 @@ def require_final(given: Output, what: str) -> None:
         message = f"{what} cannot take rows that may be revised"
         why = "a window above it has allow_late(...), which emits a row again when it changes"
         so = "put only stateless operators and sinks behind it, or leave allow_late out"
-        raise ProgramError(message, site=calling_site(), why=why, so=so)
+        raise ProgramError(message, why=why, so=so)
 
 
 def dead_letters(given: Output) -> Output:

@@ -33,7 +33,6 @@ from anabranch.program.schema import (
     describe,
     require_columns,
 )
-from anabranch.program.site import calling_site
 
 
 def predicate(given: Any, schema: pl.Schema, what: str) -> Expression | Function:
@@ -45,7 +44,7 @@ def predicate(given: Any, schema: pl.Schema, what: str) -> Expression | Function
     found = projected(schema, [expression], what)
     if found.dtypes() != [pl.Boolean()]:
         message = f"{what}: not a Boolean: {expression.text} is {describe(found)}"
-        raise ProgramError(message, site=calling_site(), so="compare it, e.g. pl.col('x') > 0")
+        raise ProgramError(message, so="compare it, e.g. pl.col('x') > 0")
     return expression
 
 
@@ -104,7 +103,7 @@ class Select(Operator):
         found = _row_wise(exprs, named, given.schema, base.name)
         if not found:
             message = f"{base.name}: no columns selected"
-            raise ProgramError(message, site=calling_site(), have=describe(given.schema))
+            raise ProgramError(message, have=describe(given.schema))
         schema = projected(given.schema, found, base.name)
         return cls(base, {OUT: Output(schema, given.time, given.revised)}, found)
 
@@ -142,7 +141,7 @@ class Drop(Operator):
         left = {name: dtype for name, dtype in given.schema.items() if name not in columns}
         if not left:
             message = f"{base.name}: no column would be left"
-            raise ProgramError(message, site=calling_site(), have=describe(given.schema))
+            raise ProgramError(message, have=describe(given.schema))
         return cls(base, {OUT: Output(pl.Schema(left), given.time, given.revised)}, tuple(columns))
 
 
@@ -159,12 +158,12 @@ class Rename(Operator):
         """Give columns new names; two columns must not end up with one."""
         if not isinstance(names, Mapping):
             message = f"{base.name} takes a dict of old names to new ones, got {names!r}"
-            raise ProgramError(message, site=calling_site(), so='write {"old": "new"}')
+            raise ProgramError(message, so='write {"old": "new"}')
         require_columns(given.schema, names, base.name)
         renamed = [names.get(name, name) for name in given.schema]
         if twice := sorted({name for name in renamed if renamed.count(name) > 1}):
             message = f"{base.name}: two columns would be called {twice[0]!r}"
-            raise ProgramError(message, site=calling_site(), have=describe(given.schema))
+            raise ProgramError(message, have=describe(given.schema))
         schema = pl.Schema(dict(zip(renamed, given.schema.dtypes(), strict=True)))
         return cls(base, {OUT: Output(schema, given.time, given.revised)}, tuple(names.items()))
 
@@ -184,7 +183,7 @@ class Explode(Operator):
         dtype = given.schema[column]
         if not isinstance(dtype, pl.List | pl.Array):
             message = f"{base.name}: column {column!r} is {dtype}, not a list"
-            raise ProgramError(message, site=calling_site(), have=describe(given.schema))
+            raise ProgramError(message, have=describe(given.schema))
         schema = pl.Schema({**given.schema, column: dtype.inner})
         return cls(base, {OUT: Output(schema, given.time, given.revised)}, column)
 
@@ -286,16 +285,16 @@ class Split(Operator):
         """Divide a stream by predicates."""
         if not predicates:
             message = f"{base.name}: no predicates"
-            raise ProgramError(message, site=calling_site(), so="write .split(a=pl.col('x') > 0)")
+            raise ProgramError(message, so="write .split(a=pl.col('x') > 0)")
         found = []
         for name, given_predicate in predicates.items():
             if name == REST:
                 message = f"{base.name}: 'rest' is what no predicate takes"
-                raise ProgramError(message, site=calling_site(), so="choose another name")
+                raise ProgramError(message, so="choose another name")
             checked = predicate(given_predicate, given.schema, f"{base.name}: {name}")
             if isinstance(checked, Function):
                 message = f"{base.name}: {name}: a branch takes a Polars expression"
-                raise ProgramError(message, site=calling_site(), so="use .filter(fn) for functions")
+                raise ProgramError(message, so="use .filter(fn) for functions")
             found.append((name, checked))
         outputs = dict.fromkeys([*predicates, REST], given)
         return cls(base, outputs, tuple(found))

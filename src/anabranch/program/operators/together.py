@@ -23,7 +23,6 @@ from anabranch.program.operators.operator import (
     require_time,
 )
 from anabranch.program.schema import TimeType, describe, require_columns
-from anabranch.program.site import calling_site
 from anabranch.program.tables import Table, as_table
 
 How: TypeAlias = Literal["inner", "left", "right", "full"]
@@ -161,7 +160,7 @@ def joined(
         new = name if name not in columns else f"{name}_right"
         if new in columns:
             message = f"two result columns would be called {new!r}"
-            raise ProgramError(message, site=calling_site(), so="rename one of them before")
+            raise ProgramError(message, so="rename one of them before")
         columns[new] = dtype
         names.append((name, new))
     return pl.Schema(columns), tuple(names)
@@ -173,16 +172,14 @@ def refuse_duplicates(table: pl.DataFrame, on: Sequence[str], what: str) -> None
     if keys.is_duplicated().any():
         example = keys.filter(keys.is_duplicated()).row(0)
         message = f"{what}: the table has several rows for {', '.join(on)} = {example}"
-        raise ProgramError(message, site=calling_site(), so="pass many=True to get a row for each")
+        raise ProgramError(message, so="pass many=True to get a row for each")
 
 
 def _require_same_schema(left: Output, right: Output, what: str) -> None:
     if dict(left.schema) != dict(right.schema):
         message = f"{what}: the two streams have different columns"
         have = f"{describe(left.schema)}  |  {describe(right.schema)}"
-        raise ProgramError(
-            message, site=calling_site(), have=have, so="make them equal with select"
-        )
+        raise ProgramError(message, have=have, so="make them equal with select")
 
 
 def _require_same_types(left: pl.Schema, right: pl.Schema, on: Sequence[str], what: str) -> None:
@@ -191,7 +188,7 @@ def _require_same_types(left: pl.Schema, right: pl.Schema, on: Sequence[str], wh
             message = (
                 f"{what}: column {name!r} is {left[name]} on the left, {right[name]} on the right"
             )
-            raise ProgramError(message, site=calling_site(), so="cast one of them before")
+            raise ProgramError(message, so="cast one of them before")
 
 
 def _one_time(left: Output, right: Output, what: str) -> TimeType | None:
@@ -199,7 +196,7 @@ def _one_time(left: Output, right: Output, what: str) -> TimeType | None:
         message = f"{what}: the two streams have different event times"
         have = f"{_time(left)}  |  {_time(right)}"
         so = "give both the same type of event time with .with_event_time(column)"
-        raise ProgramError(message, site=calling_site(), have=have, so=so)
+        raise ProgramError(message, have=have, so=so)
     return left.time
 
 
@@ -210,4 +207,4 @@ def _time(given: Output) -> str:
 def _require_how(how: str, allowed: tuple[str, ...], what: str) -> None:
     if how not in allowed:
         message = f"{what}: how must be one of {', '.join(map(repr, allowed))}, got {how!r}"
-        raise ProgramError(message, site=calling_site())
+        raise ProgramError(message)

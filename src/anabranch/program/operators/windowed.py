@@ -30,7 +30,6 @@ from anabranch.program.operators.operator import (
     require_time,
 )
 from anabranch.program.schema import SchemaLike
-from anabranch.program.site import calling_site
 from anabranch.program.windows import Rows, SessionGap, Window, lengths
 
 BOUNDS = ("window_start", "window_end")
@@ -52,8 +51,8 @@ class Windowing:
         for name, micros in lengths(self.window):
             require_ticks(micros, time, f"{what}: {name}")
         if self.allowed is not None and isinstance(self.window, SessionGap | Rows):
-            message = f"{what}: allow_late works on tumbling and sliding windows only"
-            raise ProgramError(message, site=calling_site())
+            message = "allow_late works on tumbling and sliding windows only"
+            raise ProgramError(message)
 
     def columns(self, given: Output, what: str) -> dict[str, pl.DataType]:
         """The columns that say which window and group a result is of."""
@@ -61,7 +60,7 @@ class Windowing:
         columns: dict[str, pl.DataType] = dict.fromkeys(BOUNDS, time.dtype)
         if clash := [name for name in self.by if name in columns]:
             message = f"{what}: a by column is called {clash[0]!r} like a bound of the window"
-            raise ProgramError(message, site=calling_site(), so="rename it before")
+            raise ProgramError(message, so="rename it before")
         return columns | {name: given.schema[name] for name in self.by}
 
 
@@ -84,7 +83,7 @@ class WindowAggregate(Operator):
         columns = windowing.columns(given, base.name)
         if not aggregates:
             message = f"{base.name}: no aggregates"
-            raise ProgramError(message, site=calling_site(), so="write .agg(n=ab.count())")
+            raise ProgramError(message, so="write .agg(n=ab.count())")
         found = []
         for name, each in aggregates.items():
             _refuse_clash(name, columns, windowing, base.name)
@@ -122,7 +121,7 @@ class WindowApply(Operator):
         function = as_function(fn, base.name, state=True)
         if not function.takes_state or function.is_class:
             message = f"{base.name}: {function.name} must take two arguments"
-            raise ProgramError(message, site=calling_site(), so="it is called as fn(key, frame)")
+            raise ProgramError(message, so="it is called as fn(key, frame)")
         schema = out_schema(function, out, base.name)
         bounds = windowing.columns(given, base.name)
         columns = {name: dtype for name, dtype in bounds.items() if name not in schema}
@@ -147,4 +146,4 @@ def _refuse_clash(
     taken = name in columns or (name == REVISION and windowing.allowed is not None)
     if taken:
         message = f"{what}: two result columns would be called {name!r}"
-        raise ProgramError(message, site=calling_site(), have=", ".join(columns))
+        raise ProgramError(message, have=", ".join(columns))
