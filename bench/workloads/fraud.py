@@ -61,10 +61,7 @@ def high_mobility(
     return program
 
 
-@ab.operator(
-    out={"phone": pl.String, "time": pl.Int64, "lat": pl.Float64, "lon": pl.Float64},
-    selectivity="any",
-)
+@ab.operator(out={"phone": pl.String, "time": pl.Int64, "lat": pl.Float64, "lon": pl.Float64})
 def locations(call: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Where both phones of a call were, the caller's first."""
     for side in ("caller", "callee"):

@@ -94,11 +94,11 @@ def q1(
     if running:
         top = Ranking(things, k=limit, period=HOUR, above=above)
         found = (
-            pairs.key_by("item_1", "item_2")
+            pairs.in_time_order()
+            .key_by("item_1", "item_2")
             .process(
                 counted("item_1", "item_2", "at"), out={**things, "at": pl.Int64, "count": pl.Int64}
             )
-            .in_time_order()
             .process(top, out=top.out)
         )
     else:
@@ -155,9 +155,9 @@ def q2(clicks: ab.sources.Source, *, item: int = ITEM, limit: int = 30) -> ab.Pr
         .select(pl.col("item").list.unique(maintain_order=True), at=pl.col("window_end") - 1)
         .explode("item")
         .filter(pl.col("item") != item)
+        .in_time_order()
         .key_by("item")
         .process(counted("item", "at"), out={"item": pl.Int64, "at": pl.Int64, "count": pl.Int64})
-        .in_time_order()
         .process(top, out=top.out)
         .write(ab.sinks.Memory("out"))
     )

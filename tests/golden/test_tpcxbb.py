@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import anabranch as ab
-from bench.workloads import tpcxbb
+from bench.workloads import mixer, tpcxbb
 
 EPOCHS = pytest.mark.parametrize("epoch_rows", [None, 1, 3])
 A, B, C, D, E, F = range(1, 7)
@@ -99,6 +99,27 @@ def test_q1_keeps_counts_above_the_bound_of_its_stores_and_categories(running):
     assert [(3600, 1, 1, 3, 2)] == ranking(run(program), "item_1", "item_2")
 
     assert [] == run(tpcxbb.q1(sales(*TICKETS), items(category=4), running=running, above=0))
+
+
+def test_q1_running_ends_with_the_batch_answer():
+    """300 sales on 60 tickets against a self join of all distinct (ticket, item)."""
+    drawn = [mixer.below(n, range(300), seed=8, field=n).tolist() for n in (60, 9)]
+    rows = [(40 * k, ticket, 1 + item) for k, (ticket, item) in enumerate(zip(*drawn, strict=True))]
+    sold = pl.DataFrame([row[1:] for row in rows], schema=["ticket", "i"], orient="row").unique()
+    batch = (
+        sold.join(sold.rename({"i": "j"}), on="ticket")
+        .filter(pl.col("i") < pl.col("j"))
+        .group_by("i", "j")
+        .agg(count=pl.len())
+        .filter(pl.col("count") > 2)
+        .sort("count", "i", "j", descending=[True, False, False])
+        .head(10)
+    )
+
+    found = run(tpcxbb.q1(sales(*rows), items(), running=True, above=2, limit=10), epoch_rows=50)
+
+    last = [row for row in found if row["period_end"] == 4 * tpcxbb.HOUR]
+    assert batch.rows() == [(row["item_1"], row["item_2"], row["count"]) for row in last]
 
 
 # Query 2

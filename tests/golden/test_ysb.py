@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 import anabranch as ab
 from bench.workloads import disorder, ysb
 
-START = datetime(1970, 1, 1)  # noqa: DTZ001 - event times are naive, which means UTC
+START = datetime(1970, 1, 1)
 EVENTS, RATE = 2500, 100
 LATENESS = timedelta(seconds=4)
 

@@ -2,15 +2,16 @@
 
 import json
 
-import anabranch as ab
 import polars as pl
 import pytest
+
+import anabranch as ab
 
 Cut = ab.testing.Cut
 NEVER = frozenset()
 
 
-def numbered(times, *, partitions=1, finishing=True, **read):
+def numbered(times, *, partitions=1, **read):
     """A program that reads rows n = 0, 1, ... at these times; returns it and the stream."""
     program = ab.Program("case")
     rows = [{"t": t, "n": n} for n, t in enumerate(times)]

@@ -2,9 +2,10 @@
 
 from itertools import combinations
 
-import anabranch as ab
 import polars as pl
 import pytest
+
+import anabranch as ab
 
 Cut = ab.testing.Cut
 

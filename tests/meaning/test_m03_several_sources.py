@@ -1,7 +1,8 @@
 """M3: several sources: an epoch's position is decided by its end watermark."""
 
-import anabranch as ab
 import pytest
+
+import anabranch as ab
 
 Cut = ab.testing.Cut
 NEVER = frozenset()

@@ -2,9 +2,10 @@
 
 from datetime import datetime
 
-import anabranch as ab
 import polars as pl
 import pytest
+
+import anabranch as ab
 
 Cut = ab.testing.Cut
 NEVER = frozenset()

@@ -105,7 +105,7 @@ def test_a_pause_takes_a_text_or_a_timedelta():
     assert 500_000 == PAUSE("500 ms").duration
     assert PAUSE("1 s") == PAUSE(timedelta(seconds=1))
     with pytest.raises(ProgramError, match=r"^PAUSE is no duration: 5\n"):
-        PAUSE(5)  # type: ignore[arg-type]
+        PAUSE(5)
 
 
 def test_control_items_keep_their_identity_in_another_process():
@@ -145,10 +145,11 @@ def test_a_column_may_come_late():
 @pytest.mark.parametrize("wrong", [True, 1.5, "1", 2**63, [1]])
 def test_a_value_of_another_type_is_refused_by_its_item(wrong):
     with pytest.raises(
-        ProgramError,
-        match=r"^TestingSource: item 2 does not fit the schema\n  since column 'n' is ",
-    ):
+        ProgramError, match=r"^TestingSource: item 2 does not fit the schema\n"
+    ) as refused:
         TestingSource([{"n": 1}, EOF, {"n": wrong}], schema=N)
+
+    assert f"column 'n' is Int64, got {type(wrong).__name__} {wrong!r}" == refused.value.why
 
 
 def test_an_unknown_column_is_refused():
@@ -157,8 +158,10 @@ def test_an_unknown_column_is_refused():
 
 
 def test_something_else_than_a_row_is_refused():
-    with pytest.raises(ProgramError, match=r"item 1 .*\n.*it is a int, not a dict$"):
+    with pytest.raises(ProgramError, match=r"^TestingSource: item 1 does not fit") as refused:
         TestingSource([{"n": 1}, 7])  # type: ignore[list-item]
+
+    assert "it is a int, not a dict" == refused.value.why
 
 
 def test_values_of_no_one_type_are_refused():

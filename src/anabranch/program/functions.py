@@ -109,8 +109,8 @@ def declared(fn: Any) -> Declared:
     if isinstance(fn, functools.partial):
         return declared(fn.func)
     kind = fn if isinstance(fn, type) else type(fn)
-    if issubclass(kind, KeyedOperator) and hasattr(kind, "out"):
-        return Declared(out=as_schema(kind.out, f"{kind.__name__}.out"))
+    if issubclass(kind, KeyedOperator) and hasattr(fn, "out"):
+        return Declared(out=as_schema(fn.out, f"{kind.__name__}.out"))
     return Declared()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,7 @@ class Feed(Node[Read]):
         """Begin at the first offset of each partition."""
         super().__init__(op, ())
         self._known: dict[Partition, _Partition] = {}
+        self._looked = False
         self._time = op.outputs[OUT].time
 
     def next_cut(self, rows: int | None) -> Cut | None:
@@ -48,16 +49,11 @@ class Feed(Node[Read]):
                 so = "give the source rows=..., or pass log=[...]"
                 raise ProgramError(message, site=self.op.site, so=so)
             ranges[partition] = (at, source.limit(partition, at, end[partition], rows))
-        if self._known_done(ranges):
+        if self._looked and all(start == to for start, to in ranges.values()):
             return None
-        return Cut(self.op.name, ranges)
-
-    def _known_done(self, ranges: Mapping[Partition, tuple[Offset, Offset]]) -> bool:
-        """Nothing to read, and nothing new to say: every partition is finished or was looked at."""
-        empty = all(start == end for start, end in ranges.values())
-        return empty and self._looked
-
-    _looked = False
+        # What the source hints at lies behind all that it holds now.
+        reached = all(to == end[partition] for partition, (_, to) in ranges.items())
+        return Cut(self.op.name, ranges, hint=source.hint() if reached else None)
 
     def rows(self, cut: Cut, epoch: int) -> Emitted:
         """The rows of a cut, in partition and offset order."""
@@ -68,8 +64,7 @@ class Feed(Node[Read]):
                 continue
             start, end = cut.offsets[partition]
             known = self._of(partition)
-            first = start if isinstance(start, int) else known.rows
-            for number, record in enumerate(self._records(partition, start, end), first):
+            for number, record in enumerate(self._records(partition, start, end), known.rows):
                 key = (epoch, RECORD_PHASE, (index, number))
                 origin = Origin(epoch, self.op.name, str(partition), number)
                 row = Row(key, None, record, origin)
