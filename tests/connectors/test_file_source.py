@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from anabranch.connectors.file_source import Files
-from anabranch.connectors.generator import BATCH_ROWS
+from anabranch.connectors.rows import BATCH_ROWS
 from anabranch.errors import CheckpointError, ProgramError, RunError
 
 N = {"n": pl.Int64}

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.connectors.generator import BATCH_ROWS, Generator, Misfit, frame_of
+from anabranch.connectors.generator import Generator
+from anabranch.connectors.rows import BATCH_ROWS, Misfit, frame_of
 from anabranch.errors import CheckpointError, ProgramError, RunError
 from anabranch.testing.clock import MockClock
 

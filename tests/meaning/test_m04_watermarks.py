@@ -15,7 +15,9 @@ def windows_over(rows, *, partitions=1, **read):
     """Windows of 10 ms that collect the n of rows (n, t); `late` takes what came too late."""
     program = ab.Program("case")
     records = [{"n": n, "t": t} for n, t in enumerate(rows)]
-    source = ab.sources.Records(records, schema={"n": pl.Int64, "t": pl.Int64}, partitions=partitions)
+    source = ab.sources.Records(
+        records, schema={"n": pl.Int64, "t": pl.Int64}, partitions=partitions
+    )
     stream = program.read(source, name="in", event_time="t", **read)
     windows = stream.window(ab.tumbling("10 ms"))
     windows.late.select("n").write(ab.sinks.Memory("late"))
@@ -305,9 +307,7 @@ def test_the_watermark_is_monotone_and_is_the_one_before_the_epoch():
     """
     program = ab.Program("case")
     rows = [{"t": t} for t in (10, 7, 12, 5, 13)]
-    stream = program.read(
-        ab.sources.Records(rows), name="in", event_time="t", lateness="2 ms"
-    )
+    stream = program.read(ab.sources.Records(rows), name="in", event_time="t", lateness="2 ms")
 
     def look(record, state):
         return {"t": record["t"], "w": state.watermark}

@@ -380,6 +380,20 @@ def test_two_diamonds_of_one_stream_do_not_disturb_each_other():
     }
 
 
+def test_branches_that_meet_twice_in_different_order_have_the_order_of_the_first_meeting():
+    """A branch has one number; what is written first decides it.
+
+    a.union(b) is written before b.union(a): a is 0 and b is 1, and the second union takes its rows
+    in the order of their keys too.
+    """
+    program, stream = numbered()
+    a, b = stream.map(tag("a"), out=X), stream.map(tag("b"), out=X)
+    a.union(b).write(ab.sinks.Memory("first"))
+    b.union(a).write(ab.sinks.Memory("second"))
+    rows = [{"x": x} for x in ("a0", "b0", "a1", "b1")]
+    assert ab.testing.run_sequential(program) == {"first": rows, "second": rows}
+
+
 def test_four_branches_that_meet_two_by_two():
     """(b, a) and (d, c) meet pairwise, then both pairs, the second pair as first input.
 
@@ -395,8 +409,8 @@ def test_four_branches_that_meet_two_by_two():
 def test_rows_of_several_partitions_keep_their_place_through_a_keyed_operator():
     """A keyed operator groups nothing: its rows are in the order of their causes.
 
-    Partition 0 holds rows 0, 2, 4 and partition 1 rows 1, 3. Key is n % 2, so keys alternate by
-    partition; the running count of a key stands beside each row in order 0, 2, 4, 1, 3.
+    Partition 0 holds rows 0, 2, 4 and partition 1 rows 1, 3: they come 0, 2, 4, 1, 3. Their keys,
+    n % 3, are 0, 2, 1, 1, 0, so the counts of the keys are 1, 1, 1, 2 (key 1), 2 (key 0).
     """
     program, stream = numbered([0] * 5, partitions=2)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 import polars as pl
 
 from anabranch.connectors.base import Source
-from anabranch.connectors.generator import BATCH_ROWS, declared, difference
+from anabranch.connectors.rows import BATCH_ROWS, declared, difference
 from anabranch.errors import CheckpointError, ProgramError, RunError
 
 if TYPE_CHECKING:

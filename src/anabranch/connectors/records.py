@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 import polars as pl
 
 from anabranch.connectors.base import Source
+from anabranch.connectors.rows import Misfit, declared, frame_of
 from anabranch.errors import ProgramError
 from anabranch.ids import Offset, Partition
 
@@ -65,30 +66,30 @@ class Records(Source):
 
 
 def as_frame(rows: Sequence[Mapping[str, Any]], schema: Mapping[str, Any] | None) -> pl.DataFrame:
-    """Put rows into a frame by columns: building it from dicts would coerce values silently."""
+    """Put rows into a frame; without a schema each column has the type of its values."""
     if schema is None:
         if not rows:
             message = "Records: no rows and no schema"
             raise ProgramError(message, so='pass schema={"column": pl.Int64, ...}')
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        columns = {name: [row.get(name) for row in rows] for name in names}
-        return _frame({name: pl.Series(name, _widened(values)) for name, values in columns.items()})
-    for number, row in enumerate(rows):
-        if unknown := [name for name in row if name not in schema]:
-            message = f"Records: row {number} has a column {unknown[0]!r} that the schema has not"
-            raise ProgramError(message, have=", ".join(schema))
-    return _frame({name: [row.get(name) for row in rows] for name in schema}, schema)
+        return _inferred(rows)
+    try:
+        return frame_of(rows, declared(schema, "Records"))
+    except Misfit as misfit:
+        message = f"Records: row {misfit.row} does not fit the schema"
+        raise ProgramError(message, why=misfit.why) from misfit
+
+
+def _inferred(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = {name: _widened([row.get(name) for row in rows]) for name in names}
+    try:
+        return pl.DataFrame([pl.Series(name, values) for name, values in columns.items()])
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+        message = f"Records: the rows do not fit one type a column: {str(error).splitlines()[0]}"
+        raise ProgramError(message, so="make them equal, or pass schema=") from error
 
 
 def _widened(values: list[Any]) -> list[Any]:
     """A column of whole and broken numbers is one of broken ones."""
     kinds = {type(value) for value in values if value is not None}
     return [v if v is None else float(v) for v in values] if kinds == {int, float} else values
-
-
-def _frame(columns: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> pl.DataFrame:
-    try:
-        return pl.DataFrame(columns, schema=schema, strict=True)
-    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
-        message = f"Records: the rows do not fit one type a column: {str(error).splitlines()[0]}"
-        raise ProgramError(message, so="make them equal, or pass schema=") from error

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
-from anabranch.errors import ProgramError
+from polars.exceptions import PolarsError
+
+from anabranch.errors import ProgramError, RunError
 from anabranch.ids import OperatorId
 from anabranch.program.graph import Graph
 from anabranch.program.log import Cut
@@ -145,12 +147,21 @@ class Sequential:
             stack.append(self._deliver(route, route.carry(row)))
 
     def _outgoing(self, number: OperatorId, emitted: Emitted) -> Iterator[tuple[Route, Row]]:
-        for output, row in emitted:
+        for output, row in self._told(number, emitted):
             port = Port(number, output)
             if port in self._closes:
                 self._fed_back[self._closes[port]].append(row)
             for route in self._routes[port]:
                 yield route, row
+
+    def _told(self, number: OperatorId, emitted: Emitted) -> Emitted:
+        """What an operator emits, an expression that failed on a row told as an error of the run."""
+        try:
+            yield from emitted
+        except PolarsError as error:
+            op = self.graph[number]
+            message = f"{op.name} failed: {str(error).splitlines()[0]}"
+            raise RunError(message, site=op.site) from error
 
     def _deliver(self, route: Route, row: Row) -> Iterator[tuple[Route, Row]]:
         number = route.edge.operator
@@ -161,7 +172,7 @@ class Sequential:
         if isinstance(op, Write):
             self.written[op.name].append(dict(row.values))
             return iter(())
-        return self._outgoing(number, self._nodes[number].take(row, route.edge.position))
+        return self._outgoing(number, _lazily(self._nodes[number], row, route.edge.position))
 
     def _take_fed_back(self) -> list[tuple[OperatorId, Row]]:
         """What entered a feedback in the last epoch, at the start of this one."""
@@ -193,3 +204,8 @@ class Sequential:
             message = f"the log names a source {cut.source!r} that the program does not read"
             raise ProgramError(message, have=", ".join(self.feeds))
         return self.feeds[cut.source]
+
+
+def _lazily(node: Node[Any], row: Row, position: int) -> Emitted:
+    """What a node makes of a row, when it is asked for."""
+    yield from node.take(row, position)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, fina
 import polars as pl
 
 from anabranch.connectors.base import Source
-from anabranch.connectors.generator import Misfit, declared, frame_of
+from anabranch.connectors.rows import Misfit, declared, frame_of
 from anabranch.errors import ProgramError
 from anabranch.program.durations import parse_duration
 

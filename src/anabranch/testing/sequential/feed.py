@@ -86,13 +86,16 @@ class Feed(Node[Read]):
         return max(self.watermark, hint, seen)
 
     def _finish(self, cut: Cut) -> None:
-        source, end = self.op.source, self.op.source.end()
+        source = self.op.source
+        end, latest = source.end(), source.latest()
         for partition in source.partitions():
             known = self._of(partition)
             if cut.finished is not None:
                 known.finished |= partition in cut.finished
-            elif source.finished(partition) and known.at == end[partition]:
-                known.finished = True
+            elif known.at == end[partition]:
+                # An end beyond what is there now is one that is known in advance.
+                ahead = latest[partition] != end[partition]
+                known.finished |= ahead or source.finished(partition)
 
     def _records(
         self, partition: Partition, start: Offset, end: Offset

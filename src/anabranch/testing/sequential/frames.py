@@ -28,7 +28,7 @@ def evaluated(record: Record, schema: pl.Schema, expression: Expression) -> Any:
     """What one expression makes of one record."""
     if (name := _column(expression)) is not None:
         return record[name]
-    return frame_of([record], schema).select(expression.expr).item()
+    return frame_of([record], schema).select(expression.expr).row(0)[0]
 
 
 def aggregated(records: Sequence[Record], schema: pl.Schema, expression: Expression) -> Any:

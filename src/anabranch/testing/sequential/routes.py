@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cmp_to_key
 
 from anabranch.ids import OperatorId
 from anabranch.program.graph import Edge, Graph
@@ -27,17 +28,20 @@ def routes_of(graph: Graph, port: Port) -> Sequence[Route]:
     """The readers of a port.
 
     Where some of them meet again further down, the rows of one record must arrive there in a fixed
-    order: each branch gets a number, by the input position at which it enters the first operator
-    where branches meet, then by order of writing.
+    order: each branch gets a number. Of two branches the one comes first that enters the first
+    operator where these two meet at the lower input; two that never meet stay as written.
     """
     edges = graph.consumers(port)
     reached = {edge: dict(_reachable(graph, edge)) for edge in edges}
+
+    def compared(one: Edge, other: Edge) -> int:
+        meeting = min(reached[one].keys() & reached[other].keys(), default=None)
+        return 0 if meeting is None else reached[one][meeting] - reached[other][meeting]
+
     met = [number for edge in edges for number in reached[edge]]
-    meeting = min((number for number in met if met.count(number) > 1), default=None)
-    if meeting is None:
+    if len(set(met)) == len(met):
         return [Route(edge, None) for edge in edges]
-    last = max(len(each.inputs) for each in graph.operators)
-    ordered = sorted(edges, key=lambda edge: reached[edge].get(meeting, last))
+    ordered = sorted(edges, key=cmp_to_key(compared))
     return [Route(edge, branch) for branch, edge in enumerate(ordered)]
 
 

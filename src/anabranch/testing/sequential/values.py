@@ -6,7 +6,7 @@ import copy
 import math
 import struct
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -35,6 +35,9 @@ def order_of(value: Any) -> Any:  # noqa: PLR0911 - one case a kind
         return (1, 0, value)
     if isinstance(value, str):
         return (1, value.encode("utf-8", "surrogatepass"))
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        # Python compares times of one zone by what the clock shows, and clocks go back.
+        return (1, value.astimezone(UTC))
     if isinstance(value, list | tuple):
         return (1, tuple(order_of(each) for each in value))
     if isinstance(value, Mapping):
