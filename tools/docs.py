@@ -1,4 +1,4 @@
-"""Checks README.md and docs/: every relative link leads somewhere, every Python block compiles.
+"""Checks the pages at the root and in docs/: every relative link leads somewhere, every Python block compiles.
 
 Other sites are not asked: a check must not fail because somebody else's server does.
 """
@@ -115,7 +115,7 @@ def troubles(page: Page) -> Iterator[tuple[int, str]]:
 
 def main(root: Path) -> int:
     """Check all pages, print what is wrong and what was checked; return the exit code."""
-    files = [file for file in (root / "README.md",) if file.exists()]
+    files = sorted(root.glob("*.md"))
     pages = [read(file) for file in (*files, *sorted((root / "docs").rglob("*.md")))]
     found = [
         (page.path.relative_to(root), *trouble) for page in pages for trouble in troubles(page)

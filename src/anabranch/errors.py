@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import difflib
 import linecache
+import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
 
-_PACKAGE = str(Path(__file__).resolve().parent)
+_PACKAGE = str(Path(__file__).resolve().parent) + os.sep
 
 
 @dataclass(frozen=True, slots=True)

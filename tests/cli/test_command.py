@@ -29,7 +29,7 @@ def test_run_writes_to_the_sinks_and_says_so(program, tmp_path, capsys):
 
     assert 0 == main(["run", str(program)])
 
-    assert "doubles: 1 epochs in" in capsys.readouterr().out
+    assert "doubles: 1 epoch in" in capsys.readouterr().out
     assert [0, 2, 4, 6, 8] == pl.read_parquet(tmp_path / "out" / "*.parquet")["n"].to_list()
 
 
@@ -115,7 +115,7 @@ def test_a_program_is_found_by_name(tmp_path, capsys):
     )
 
     assert 0 == main(["run", f"{file}:second"])
-    assert "two: 1 epochs" in capsys.readouterr().out
+    assert "two: 1 epoch" in capsys.readouterr().out
     assert 1 == main(["run", f"{file}:secnd"])
     assert "did you mean 'second'?" in capsys.readouterr().err
 

@@ -1,6 +1,6 @@
 """M2: epoch, job and commit are three things; how epochs are grouped never shows."""
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import polars as pl
 import pytest
@@ -36,7 +36,7 @@ def running_sum(record, state):
 def cut_at(*places):
     """The log that ends an epoch at each of these rows and at the last."""
     bounds = [0, *places, len(TIMES)]
-    return [Cut("in", {0: pair}) for pair in zip(bounds, bounds[1:], strict=False)]
+    return [Cut("in", {0: pair}) for pair in pairwise(bounds)]
 
 
 @pytest.mark.parametrize("form", [list, tuple, iter])

@@ -197,3 +197,26 @@ def test_an_empty_source_has_one_epoch_that_finishes_it():
     assert ab.testing.run_sequential(program)["out"] == [
         {"window_start": 0, "window_end": 10, "n": 1}
     ]
+
+
+def test_a_dead_letter_of_a_round_tells_the_position_its_epoch_got():
+    """The epoch of a letter is its epoch's position in the log, also where rounds decide it.
+
+    Rounds of two rows. Round 1: `a` (1, 2) ends with w = 2, `b` (4, null) with w = 4: a's epoch is
+    position 0, b's position 1: the letter of b's offset 1 says 1. Round 2: both finish, a (null)
+    is position 2, b (null) position 3.
+    """
+    program = ab.Program("case")
+    a = read(program, "a", [1, 2, None], on_error="dead_letter")
+    b = read(program, "b", [4, None, None], on_error="dead_letter")
+    a.union(b).select("t").write(ab.sinks.Memory("out"))
+    told = [each.dead_letters.select("source", "offset", "epoch") for each in (a, b)]
+    told[0].union(told[1]).write(ab.sinks.Memory("dead"))
+    assert ab.testing.run_sequential(program, epoch_rows=2) == {
+        "out": [{"t": 1}, {"t": 2}, {"t": 4}],
+        "dead": [
+            {"source": "b", "offset": 1, "epoch": 1},
+            {"source": "a", "offset": 2, "epoch": 2},
+            {"source": "b", "offset": 2, "epoch": 3},
+        ],
+    }

@@ -1,8 +1,9 @@
 """M5: the order key of a row is (epoch position, phase, major, sub...)."""
 
-import anabranch as ab
 import polars as pl
 import pytest
+
+import anabranch as ab
 
 Cut = ab.testing.Cut
 NEVER = frozenset()
@@ -378,6 +379,26 @@ def test_two_diamonds_of_one_stream_do_not_disturb_each_other():
         "other": ["c0", "d0", "c1", "d1"],
         "out": ["b0", "a0", "b1", "a1"],
     }
+
+
+def test_a_reader_between_two_branches_that_meets_neither_changes_nothing():
+    """A third reader of the stream, written between the two, goes to a sink of its own.
+
+    b.union(a) has `b` at input 0: of each record b, then a, as if x were not there.
+    """
+    program, stream = numbered()
+    a, x, b = (stream.map(tag(letter), out=X) for letter in "axb")
+    x.write(ab.sinks.Memory("x"))
+    assert written(program, b.union(a)) == ["b0", "a0", "b1", "a1"]
+
+
+def test_branches_in_reverse_with_readers_of_their_own_between():
+    """Six readers: three meet, c before b before a; behind each stands one that meets nobody."""
+    program, stream = numbered([0])
+    a, x, b, y, c, z = (stream.map(tag(letter), out=X) for letter in "axbycz")
+    for name, lonely in zip("xyz", (x, y, z), strict=True):
+        lonely.write(ab.sinks.Memory(name))
+    assert written(program, c.union(b).union(a)) == ["c0", "b0", "a0"]
 
 
 def test_branches_that_meet_twice_in_different_order_have_the_order_of_the_first_meeting():

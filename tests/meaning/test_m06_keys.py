@@ -5,9 +5,10 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
-import anabranch as ab
 import polars as pl
 import pytest
+
+import anabranch as ab
 
 Cut = ab.testing.Cut
 NAN, INF = float("nan"), float("inf")

@@ -371,6 +371,17 @@ def test_several_by_columns_are_compared_from_left_to_right_and_shown_in_their_o
     assert list(out[0]) == ["window_start", "window_end", "b", "n", "ts"]
 
 
+def test_windows_of_a_keyed_stream_are_windows_by_its_key():
+    """key_by("k", "i").window(w) groups by k and i: (a, 1) twice, (a, 2) once, in [0, 10)."""
+    program, stream = reading([{"t": t, "k": "a", "i": i} for t, i in ((1, 1), (2, 2), (3, 1))])
+    counted = stream.key_by("k", "i").window(ab.tumbling("10 ms")).agg(n=ab.count())
+    counted.write(ab.sinks.Memory("out"))
+    assert ab.testing.run_sequential(program)["out"] == [
+        {"window_start": 0, "window_end": 10, "k": "a", "i": 1, "n": 2},
+        {"window_start": 0, "window_end": 10, "k": "a", "i": 2, "n": 1},
+    ]
+
+
 def test_two_instants_of_one_clock_time_are_two_keys():
     """Timestamps are keys by instant (M6): when clocks go back, 02:30 happens twice.
 
@@ -771,6 +782,30 @@ def test_allow_late_is_not_for_sessions():
     _, stream = reading([{"t": 1}])
     with pytest.raises(ab.ProgramError):
         stream.window(ab.session("10 ms")).allow_late("10 ms").agg(n=ab.count())
+
+
+def test_a_group_or_a_result_called_revision_clashes_with_allow_late():
+    """The column `revision` exists with `allow_late`; another of that name would be lost.
+
+    Two columns of one name in the result are refused, as for any other: a group by a column called
+    revision, and a function that gives one.
+    """
+    _, stream = reading([{"t": 1, "revision": 7}])
+    with pytest.raises(ab.ProgramError):
+        stream.window(ab.tumbling("10 ms"), by="revision").allow_late("5 ms").agg(n=ab.count())
+    with pytest.raises(ab.ProgramError):
+        stream.window(ab.tumbling("10 ms")).allow_late("5 ms").agg(revision=ab.count())
+    with pytest.raises(ab.ProgramError):
+        stream.window(ab.tumbling("10 ms")).allow_late("5 ms").apply(
+            lambda key, frame: {"revision": 7}, out={"revision": pl.Int64}
+        )
+
+
+def test_without_allow_late_there_is_no_revision_and_the_name_is_free():
+    """The column exists only with `allow_late`: a group by a column called revision is one like any."""
+    program, stream = reading([{"t": 1, "revision": 7}])
+    out, _ = windows(program, stream, ab.tumbling("10 ms"), by="revision", n=ab.count())
+    assert out == [{"window_start": 0, "window_end": 10, "revision": 7, "n": 1}]
 
 
 # apply

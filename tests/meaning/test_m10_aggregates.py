@@ -98,6 +98,14 @@ def test_an_integer_sum_overflows_by_its_result_not_by_the_way_there():
     assert aggregated([LARGEST, 1, -1], pl.Int64, s=ab.sum("x")) == [{"s": LARGEST}]
 
 
+def test_sums_of_decimals_are_exact_to_their_last_digit():
+    """Decimal(38, 2): 30 digits before the point and 0.01: no digit is lost, no float is made."""
+    values = [Decimal("123456789012345678901234567890.00"), None, Decimal("0.01")]
+    out = aggregated(values, pl.Decimal(38, 2), s=ab.sum("x"))
+    assert out == [{"s": Decimal("123456789012345678901234567890.01")}]
+    assert aggregated([None], pl.Decimal(38, 2), s=ab.sum("x")) == [{"s": Decimal("0.00")}]
+
+
 def test_float_sums_are_compared_within_a_billionth():
     """0.1 ten times, in four epochs of two partitions: 1.0 up to the order of additions.
 

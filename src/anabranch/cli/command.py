@@ -34,8 +34,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except AnabranchError as error:
         return _failed(error, options.json)
     except KeyboardInterrupt:
-        print("stopped; nothing was written", file=sys.stderr)
+        print("stopped before the end; run it again to have all of it", file=sys.stderr)
         return INTERRUPTED
+    except Exception as error:
+        # Not foreseen: people want the traceback, programs one object on standard output.
+        if not options.json:
+            raise
+        return _failed(AnabranchError(f"{type(error).__name__}: {error}"), as_json=True)
     if options.json:
         print(json.dumps({"ok": code == 0, **facts}, default=str, ensure_ascii=False))
     return int(code)

@@ -15,7 +15,7 @@ from anabranch.errors import AnabranchError, ProgramError, Site, nearest
 def load(target: str) -> Program:
     """The program that `FILE` or `FILE:name` names; without a name the file's only one."""
     file, _, name = target.rpartition(":") if ".py:" in target else (target, "", "")
-    module = _imported(Path(file))
+    module = _imported(Path(file).resolve())
     found = {key: value for key, value in vars(module).items() if isinstance(value, Program)}
     if name:
         if name not in found:

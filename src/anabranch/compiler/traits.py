@@ -55,7 +55,7 @@ def traits_of(graph: Graph, op: Operator) -> Traits:
 def _by_kind(op: Operator, columns: tuple[str, ...]) -> Traits:  # noqa: C901, PLR0911, PLR0912
     match op:
         case Read() | Feedback():
-            return Traits("stateless", "one", reasons=(_because("rows enter here", op),))
+            return Traits("stateless", "one")
         case Write() | together.Union():
             return Traits("stateless", "one", forwards=columns)
         case rowwise.Filter(predicate=Function()):

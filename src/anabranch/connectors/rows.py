@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import polars as pl
@@ -149,7 +149,8 @@ def _unit_fits(microseconds: int, unit: str) -> bool:
 
 
 def _scale_fits(value: Decimal, dtype: pl.Decimal) -> bool:
-    return value == round(value, dtype.scale)
+    # Python's own context would round to 28 digits; Decimal columns have up to 38.
+    return value == Context(prec=76).quantize(value, Decimal(1).scaleb(-dtype.scale))
 
 
 def _builds(value: object, dtype: pl.DataType) -> bool:

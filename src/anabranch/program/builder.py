@@ -8,7 +8,7 @@ from anabranch.errors import ProgramError, Site, calling_site
 from anabranch.ids import OperatorId
 from anabranch.program.graph import Graph
 from anabranch.program.operators.edges import Feedback
-from anabranch.program.operators.operator import Base, Operator, Output, Port, require_final
+from anabranch.program.operators.operator import OUT, Base, Operator, Output, Port, require_final
 from anabranch.program.schema import describe
 
 _LONGEST_NAME = 100
@@ -60,7 +60,7 @@ class Builder:
             message = f"{feedback.name} is closed already"
             raise ProgramError(message)
         require_final(given, feedback.name)
-        columns = feedback.outputs["out"].schema
+        columns = feedback.outputs[OUT].schema
         if dict(columns) != dict(given.schema):
             message = f"{feedback.name}: the closing stream has other columns"
             have = f"{describe(columns)}  |  {describe(given.schema)}"

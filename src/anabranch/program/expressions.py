@@ -198,7 +198,8 @@ def _function_offences(body: Node, schema: pl.Schema) -> Iterator[tuple[str, str
         yield "is_in looks at a whole column", "use a literal list, or .lookup(table, on=...)"
     if (family, name) in _LITERAL_LISTS and any(_split(each)[0] != "Literal" for each in lists):
         yield f"{name.lower()} looks at whole columns", "use literal lists, or .lookup(...)"
-    for child in body["input"]:
+    # Holidays are a list beside every row alike, not a column.
+    for child in body["input"][:1] if family == "Business" else body["input"]:
         yield from _offences(child, schema)
 
 

@@ -83,7 +83,7 @@ class Stream:
         return self._then("rename", name, lambda b: rowwise.Rename.over(b, self._output, names))
 
     def explode(self, column: str, *, name: str | None = None) -> Stream:
-        """One row for each element of a list column; none or an empty one gives null."""
+        """One row for each element of a list column; an empty list gives none, null gives null."""
         return self._then("explode", name, lambda b: rowwise.Explode.over(b, self._output, column))
 
     def with_event_time(
@@ -304,6 +304,17 @@ class Branches:
     def __getitem__(self, branch: str) -> Stream:
         """The stream of a branch whose name is no Python name."""
         return self.__getattr__(branch)
+
+
+@final
+class LateStream(Stream):
+    """The records that were late for a window, as they came to it."""
+
+    @property
+    def dead_letters(self) -> Stream:
+        """There are none: a late record is late, not wrong."""
+        message = "late records have no dead letters"
+        raise ProgramError(message, so="read dead_letters of the stream that the window is of")
 
 
 @final

@@ -74,13 +74,13 @@ class WindowedStream:
     @property
     def late(self) -> Stream:
         """The records that were late for all their windows, as they came."""
-        from anabranch.program.stream import Stream
+        from anabranch.program.stream import LateStream
 
         if self._number is None:
             self._number = self._stream._builder.reserve()
         stream = self._stream
-        made = stream._made
-        return Stream(stream._builder, Port(self._number, LATE), stream._output, made)
+        port = Port(self._number, LATE)
+        return LateStream(stream._builder, port, stream._output, stream._made)
 
     def _fill(self, name: str | None, make: Callable[[Base], Operator]) -> Stream:
         from anabranch.program.stream import stream_of

@@ -19,7 +19,7 @@ from anabranch.ids import OperatorId
 from anabranch.program.graph import Graph
 from anabranch.program.log import Cut
 from anabranch.program.operators.edges import Feedback, Read, Write
-from anabranch.program.operators.operator import OUT, Port
+from anabranch.program.operators.operator import DEAD_LETTERS, OUT, Operator, Port
 from anabranch.program.operators.together import Lookup
 from anabranch.testing.sequential.feed import Feed
 from anabranch.testing.sequential.node import Emitted, Node
@@ -52,6 +52,9 @@ def run_sequential(
     if epoch_rows is not None and log is not None:
         message = "run_sequential takes epoch_rows or log, not both"
         raise ProgramError(message)
+    if epoch_rows is not None and epoch_rows < 1:
+        message = f"epoch_rows must be at least 1, got {epoch_rows!r}"
+        raise ProgramError(message)
     run = Sequential(program.freeze())
     for _ in run.rounds(epoch_rows) if log is None else map(run.epoch, log):
         pass
@@ -76,10 +79,9 @@ class Sequential:
             for op in graph.operators
             for name in op.outputs
         }
-        self._closes = {port: number for number, port in graph.feedback.items()}
         self._fed_back: dict[OperatorId, list[Row]] = {number: [] for number in graph.feedback}
         self._last: dict[OperatorId, OrderKey] = {}
-        self._watermarks: dict[OperatorId, float] = {}
+        self._watermarks: dict[OperatorId, float | None] = {}
         self._epoch = 0
 
     def rounds(self, rows: int | None) -> Iterator[None]:
@@ -108,6 +110,8 @@ class Sequential:
         for output, row in emitted:
             placed = replace(row, key=(self._epoch, *row.key[1:]))
             placed = replace(placed, origin=replace(row.origin, epoch=self._epoch))
+            if output == DEAD_LETTERS:
+                placed = placed.with_values({**row.values, "epoch": self._epoch})
             self._push(feed.op.id, [(output, placed)])
         feed.watermark = end
         self._advance()
@@ -116,21 +120,19 @@ class Sequential:
     def _advance(self) -> None:
         """Carry the watermark through the operators, each before those behind it."""
         for op in self.graph.operators:
-            watermark = self._watermark(op.id)
+            watermark = self._watermark(op)
             self._watermarks[op.id] = watermark
             if op.id in self._nodes:
-                self._push(op.id, self._nodes[op.id].advance(watermark, self._epoch))
+                reached = BEFORE_TIME if watermark is None else watermark
+                self._push(op.id, self._nodes[op.id].advance(reached, self._epoch))
 
-    def _watermark(self, number: OperatorId) -> float:
-        """The least of what feeds it; a feedback does not count (M4, M14)."""
-        op = self.graph[number]
+    def _watermark(self, op: Operator) -> float | None:
+        """The least over the sources that feed it; None where only feedbacks do (M4, M14)."""
         if isinstance(op, Read):
             return self.feeds[op.name].watermark
-        inputs = [port.operator for port in op.inputs]
-        counting = [each for each in inputs if not isinstance(self.graph[each], Feedback)]
-        if not counting:
-            return BEFORE_TIME
-        return min(self._watermarks[each] - self._lag(each) for each in counting)
+        behind = [(self._watermarks[port.operator], port.operator) for port in op.inputs]
+        counting = [known - self._lag(number) for known, number in behind if known is not None]
+        return min(counting, default=None)
 
     def _lag(self, number: OperatorId) -> int:
         return self._nodes[number].lag if number in self._nodes else 0
@@ -149,13 +151,14 @@ class Sequential:
     def _outgoing(self, number: OperatorId, emitted: Emitted) -> Iterator[tuple[Route, Row]]:
         for output, row in self._told(number, emitted):
             port = Port(number, output)
-            if port in self._closes:
-                self._fed_back[self._closes[port]].append(row)
+            for closed, by in self.graph.feedback.items():
+                if by == port:
+                    self._fed_back[closed].append(row)
             for route in self._routes[port]:
                 yield route, row
 
     def _told(self, number: OperatorId, emitted: Emitted) -> Emitted:
-        """What an operator emits, an expression that failed on a row told as an error of the run."""
+        """What an operator emits; an expression that fails on a row is an error of the run."""
         try:
             yield from emitted
         except PolarsError as error:
@@ -177,7 +180,8 @@ class Sequential:
     def _take_fed_back(self) -> list[tuple[OperatorId, Row]]:
         """What entered a feedback in the last epoch, at the start of this one."""
         released = []
-        for number, held in self._fed_back.items():
+        for number in sorted(self._fed_back):
+            held = self._fed_back[number]
             for at, row in enumerate(held):
                 key = (self._epoch, RECORD_PHASE, (_NO_PARTITION, number, at))
                 released.append((number, replace(row, key=key, time=self._time_of(number, row))))
@@ -190,6 +194,9 @@ class Sequential:
         assert isinstance(op, Feedback)
         if op.event_time is None or kind is None:
             return None
+        if row.values[op.event_time] is None:
+            message = f"{op.name}: null event time in column {op.event_time!r}"
+            raise RunError(message, site=op.site)
         return micros(row.values[op.event_time], kind)
 
     def _refresh(self, cut: Cut) -> None:

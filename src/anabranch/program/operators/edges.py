@@ -11,13 +11,13 @@ from anabranch.errors import ProgramError
 from anabranch.program.durations import parse_duration
 from anabranch.program.functions import OnError, require_on_error
 from anabranch.program.operators.operator import (
+    DEAD_LETTER_SCHEMA,
     DEAD_LETTERS,
     OUT,
     Base,
     Operator,
     Output,
     Port,
-    dead_letters,
 )
 from anabranch.program.schema import SchemaLike, TimeType, as_schema, require_columns
 
@@ -58,7 +58,7 @@ class Read(Operator):
         out = Output(schema, time)
         return cls(
             base,
-            {OUT: out, DEAD_LETTERS: dead_letters(out)},
+            {OUT: out, DEAD_LETTERS: Output(DEAD_LETTER_SCHEMA, None)},
             source,
             event_time,
             parse_duration(lateness, f"{base.name}: lateness", zero=True),

@@ -170,7 +170,7 @@ class Rename(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Explode(Operator):
-    """One row for each element of a list; an empty or null list gives one row with null."""
+    """One row for each element of a list; an empty list gives none, null gives null."""
 
     column: str
 

@@ -61,6 +61,9 @@ class Windowing:
         if clash := [name for name in self.by if name in columns]:
             message = f"{what}: a by column is called {clash[0]!r} like a bound of the window"
             raise ProgramError(message, so="rename it before")
+        if self.allowed is not None and REVISION in self.by:
+            message = f"{what}: a by column is called {REVISION!r} like the column of allow_late"
+            raise ProgramError(message, so="rename it before")
         return columns | {name: given.schema[name] for name in self.by}
 
 
@@ -123,6 +126,8 @@ class WindowApply(Operator):
             message = f"{base.name}: {function.name} must take two arguments"
             raise ProgramError(message, so="it is called as fn(key, frame)")
         schema = out_schema(function, out, base.name)
+        for name in schema:
+            _refuse_clash(name, {}, windowing, base.name)
         bounds = windowing.columns(given, base.name)
         columns = {name: dtype for name, dtype in bounds.items() if name not in schema}
         outputs = _outputs(given, columns | dict(schema), windowing)

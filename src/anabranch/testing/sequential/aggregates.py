@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from decimal import Decimal
+from functools import reduce
 from typing import Any
 
 import polars as pl
@@ -14,7 +15,7 @@ from anabranch.errors import RunError
 from anabranch.program.aggregates import Aggregate, Kind
 from anabranch.testing.sequential.frames import aggregated, evaluated
 from anabranch.testing.sequential.row import Record
-from anabranch.testing.sequential.values import order_of
+from anabranch.testing.sequential.values import DIGITS, order_of
 
 _LOW, _HIGH = -(2**63), 2**63 - 1
 
@@ -40,7 +41,8 @@ def _sum(values: list[Any], dtype: Any) -> Any:
     if isinstance(dtype, pl.Duration):
         return sum(values, timedelta(0))
     if isinstance(dtype, pl.Decimal):
-        return sum(values, Decimal(0)).quantize(Decimal(1).scaleb(-dtype.scale))
+        total = reduce(DIGITS.add, values, Decimal(0))
+        return DIGITS.quantize(total, Decimal(1).scaleb(-dtype.scale))
     if isinstance(dtype, pl.Float64):
         return sum(values, 0.0)
     total = sum(int(value) for value in values)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from anabranch.errors import RunError
 from anabranch.program.expressions import Expression
 from anabranch.program.operators import keyed as ops
 from anabranch.program.operators.operator import OUT, Output
@@ -15,8 +17,11 @@ from anabranch.testing.sequential.node import Emitted, Node
 from anabranch.testing.sequential.row import BEFORE_TIME, Row, caused_by_watermark
 from anabranch.testing.sequential.rowwise import results
 from anabranch.testing.sequential.state import Kept, State, require_keepable
-from anabranch.testing.sequential.times import shown
+from anabranch.testing.sequential.times import LAST_INSTANT, shown
 from anabranch.testing.sequential.values import conform, copied, key_of, order_of
+
+# A key's timers in one sweep. At the end of time every timer is due, also one set for tomorrow.
+_ENDLESS = 100_000
 
 
 def counts(time: int, within: int, watermark: float) -> bool:
@@ -56,8 +61,16 @@ class ProcessNode(Node[ops.Process]):
         """
         before, now, sub = self.watermark, BEFORE_TIME, 0
         self.watermark = watermark
+        fired_of: Counter[Any] = Counter()
         while (due := self._due(watermark)) is not None:
             at, order, key, kept = due
+            fired_of[order] += 1
+            if fired_of[order] > _ENDLESS:
+                message = (
+                    f"{self.op.name}: the timers of key {_bare(key)!r} set each other for ever"
+                )
+                so = "set no timer when state.watermark is the end of time: all are due then"
+                raise RunError(message, site=self.op.site, so=so)
             kept.timers.discard(at)
             sub = sub + 1 if at <= now else 0
             now = max(now, at)
@@ -65,7 +78,8 @@ class ProcessNode(Node[ops.Process]):
                 del self._keys[order]
                 continue
             values = self._timer(key, at)
-            fired = caused_by_watermark(epoch, self.op.id, now, order, int(max(at, before)), values)
+            time = int(min(max(at, before), LAST_INSTANT))
+            fired = caused_by_watermark(epoch, self.op.id, now, order, time, values)
             yield from self._fire(fired.child(sub, values), key, kept, at)
 
     def _fire(self, row: Row, key: tuple[Any, ...], kept: Kept, at: int) -> Emitted:
@@ -87,11 +101,11 @@ class ProcessNode(Node[ops.Process]):
     def _called(self, key: tuple[Any, ...], kept: Kept, function: Any, given: Any) -> list[Any]:
         """Call on copies, and keep the copy only if all went well."""
         schema, time = self.op.outputs[OUT].schema, self.given.time
-        draft = copied(kept)
+        draft = kept.copy()
         state = State(_bare(key), shown(self.watermark, time), draft, time, self._fires)
         made = [conform(copied(each), schema) for each in results(function(copied(given), state))]
         require_keepable(draft)
-        self._keys[order_of(key)] = (key, copied(draft))
+        self._keys[order_of(key)] = (key, draft.copy())
         if draft.empty:
             del self._keys[order_of(key)]
         return made
@@ -105,7 +119,7 @@ class ProcessNode(Node[ops.Process]):
         kept = self._keys.get(order_of(key), (key, Kept()))[1]
         ttl, seen = self.op.ttl, kept.seen
         forgotten = ttl is not None and seen is not None and not counts(seen, ttl, self.watermark)
-        return Kept() if forgotten or self._expired(kept, time) else copied(kept)
+        return Kept() if forgotten or self._expired(kept, time) else kept.copy()
 
     def _expired(self, kept: Kept, time: int | None) -> bool:
         ttl = self.op.ttl

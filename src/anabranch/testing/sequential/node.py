@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import json
+import math
+import os
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -20,7 +21,7 @@ from anabranch.testing.sequential.row import BEFORE_TIME, Record, Row
 Emitted: TypeAlias = Iterable[tuple[str, Row]]
 
 _Op = TypeVar("_Op", bound=Operator)
-_PACKAGE = str(Path(__file__).resolve().parents[2])
+_PACKAGE = str(Path(__file__).resolve().parents[2]) + os.sep
 
 
 class Node(Generic[_Op]):
@@ -103,13 +104,23 @@ def user_frames(error: BaseException) -> list[str]:
 def as_json(record: Record) -> str:
     """A record as JSON text: times in ISO 8601, durations in microseconds, bytes in base 64.
 
+    Numbers that JSON does not know are told as text: "NaN", "Infinity", "-Infinity".
+
     >>> as_json({"n": 1, "raw": b"a"})
     '{"n": 1, "raw": "YQ=="}'
     """
-    return json.dumps(record, default=_plain, ensure_ascii=False)
+    return json.dumps(_plain(record), ensure_ascii=False)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any) -> Any:  # noqa: PLR0911 - one case a kind
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, timedelta):
@@ -118,6 +129,4 @@ def _plain(value: Any) -> Any:
         return base64.b64encode(value).decode()
     if isinstance(value, Decimal):
         return str(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
     return repr(value)

@@ -78,11 +78,12 @@ class RenameNode(Node[ops.Rename]):
 
 
 class ExplodeNode(Node[ops.Explode]):
-    """A list's elements, one row each; none gives one row with null."""
+    """A list's elements, one row each: an empty one gives no row, null one with null."""
 
     def take(self, row: Row, position: int) -> Emitted:  # noqa: ARG002
         """Unfold the list."""
-        elements = row.values[self.op.column] or [None]
+        given = row.values[self.op.column]
+        elements = [None] if given is None else given
         for sub, element in enumerate(elements):
             yield OUT, row.child(sub, {**row.values, self.op.column: element})
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from anabranch.program.schema import TimeType
 from anabranch.testing.sequential.times import micros
+from anabranch.testing.sequential.values import copied
 
 _PLAIN = (bool, int, float, str, bytes, datetime, date, time, timedelta, Decimal)
 
@@ -24,7 +25,13 @@ class Kept:
     map: dict[Any, Any] = field(default_factory=dict)
     timers: set[int] = field(default_factory=set)
     seen: int | None = None
-    """The greatest event time of the key's records: a time to live counts from here."""
+    """The greatest event time since the key was last empty: a time to live counts from here."""
+
+    def copy(self) -> Kept:
+        """The same by value: nothing is shared, not even between its own parts."""
+        elements = [copied(each) for each in self.list]
+        entries = {copied(key): copied(each) for key, each in self.map.items()}
+        return Kept(copied(self.value), elements, entries, set(self.timers), self.seen)
 
     @property
     def empty(self) -> bool:

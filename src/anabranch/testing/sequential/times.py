@@ -15,6 +15,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _LAST_WHOLE = 2**63 - 1
 
+LAST_INSTANT = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+"""The last microsecond that a datetime can show."""
+
 
 def micros(value: Any, kind: TimeType) -> int:
     """An event time as microseconds since 1970-01-01 UTC; a naive one is UTC."""

@@ -7,12 +7,15 @@ import math
 import struct
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import polars as pl
 
 from anabranch.testing.sequential.row import Record
+
+DIGITS = Context(prec=76)
+"""Python's own context rounds to 28 digits; Decimal columns have up to 38."""
 
 
 class BadRow(Exception):
@@ -109,7 +112,8 @@ def _fitted(value: Any, dtype: Any, where: str) -> Any:  # noqa: C901, PLR0911, 
         case pl.Time():
             return value if isinstance(value, time) else None
         case pl.Duration():
-            return value if isinstance(value, timedelta) else None
+            whole = isinstance(value, timedelta) and _whole(value.microseconds, dtype)
+            return value if whole else None
         case pl.List():
             return _items(value, dtype.inner, where) if isinstance(value, list | tuple) else None
         case pl.Array():
@@ -141,12 +145,16 @@ def _single(value: float) -> float:
 
 
 def _decimal(value: Decimal, dtype: Any) -> Decimal | None:
-    scaled = value.quantize(Decimal(1).scaleb(-dtype.scale))
+    scaled = DIGITS.quantize(value, Decimal(1).scaleb(-dtype.scale))
     return scaled if scaled == value else None
 
 
 def _instant(value: datetime, dtype: Any) -> datetime | None:
     if (dtype.time_zone is None) != (value.tzinfo is None):
         return None
-    step = 1000 if dtype.time_unit == "ms" else 1
-    return value.replace(microsecond=value.microsecond // step * step)
+    return value if _whole(value.microsecond, dtype) else None
+
+
+def _whole(microseconds: int, dtype: Any) -> bool:
+    """Whether a type of this unit holds the time without cutting anything off."""
+    return dtype.time_unit != "ms" or microseconds % 1000 == 0
