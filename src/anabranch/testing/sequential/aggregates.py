@@ -41,8 +41,8 @@ def _sum(values: list[Any], dtype: Any) -> Any:
     if isinstance(dtype, pl.Duration):
         return sum(values, timedelta(0))
     if isinstance(dtype, pl.Decimal):
-        total = reduce(DIGITS.add, values, Decimal(0))
-        return DIGITS.quantize(total, Decimal(1).scaleb(-dtype.scale))
+        exact = reduce(DIGITS.add, values, Decimal(0))
+        return DIGITS.quantize(exact, Decimal(1).scaleb(-dtype.scale))
     if isinstance(dtype, pl.Float64):
         return sum(values, 0.0)
     total = sum(int(value) for value in values)
