@@ -42,6 +42,8 @@ def _imported(path: Path) -> ModuleType:
     sys.modules[spec.name] = module
     # A file's neighbours can be imported by it, as when Python runs it.
     sys.path.insert(0, str(path.parent.resolve()))
+    # Compiled anew each time: bytecode is found stale by time and size, and an edit may keep both.
+    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         spec.loader.exec_module(module)
     except AnabranchError:
@@ -50,6 +52,7 @@ def _imported(path: Path) -> ModuleType:
         message = f"{path} could not be imported: {type(error).__name__}: {error}"
         raise ProgramError(message, site=_where(error, path)) from error
     finally:
+        sys.dont_write_bytecode = writes
         sys.path.pop(0)
     return module
 

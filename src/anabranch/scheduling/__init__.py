@@ -1,0 +1,1 @@
+"""Decided: which ready work runs next, on behalf of all queries."""

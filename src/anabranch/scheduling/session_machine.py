@@ -1,0 +1,61 @@
+"""What goes into the next cycle: one Spark job's worth of ready work.
+
+A cycle costs some tens of milliseconds whatever is in it, so a backlog is taken in larger bites:
+the number of heads in a cycle grows while cycles are short and shrinks when they become long. Work
+of lanes is all taken, in log order: it is what frees memory and brings results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from anabranch.epochs.protocol import HeadWork, LaneWork, Work
+
+SHORT_S, LONG_S = 0.15, 0.4
+"""A cycle shorter than this is mostly overhead; one longer than that delays the results."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """The work of one job."""
+
+    heads: tuple[HeadWork, ...]
+    lanes: tuple[LaneWork, ...]
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to run."""
+        return bool(self.heads or self.lanes)
+
+    @property
+    def works(self) -> tuple[Work, ...]:
+        """All of it."""
+        return (*self.lanes, *self.heads)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionMachine:
+    """First come, first served, over one query; a value: each step gives the next one."""
+
+    slots: int
+    heads: int = 1
+
+    def choose(self, ready: Sequence[Work]) -> Cycle:
+        """The next cycle, oldest epochs first.
+
+        >>> machine = SessionMachine(slots=2, heads=2)
+        >>> ready = [HeadWork(5, 0), HeadWork(6, 0), HeadWork(7, 0)]
+        >>> [work.epoch for work in machine.choose(ready).heads]
+        [5, 6]
+        """
+        heads = [work for work in ready if isinstance(work, HeadWork)]
+        lanes = [work for work in ready if isinstance(work, LaneWork)]
+        return Cycle(tuple(heads[: self.heads]), tuple(lanes))
+
+    def learn(self, cycle: Cycle, seconds: float, waiting: int) -> SessionMachine:
+        """The machine after a cycle that took so long, with so many heads still waiting."""
+        if cycle.heads and seconds > LONG_S:
+            return replace(self, heads=max(1, self.heads // 2))
+        if waiting and len(cycle.heads) == self.heads and seconds < SHORT_S:
+            return replace(self, heads=min(2 * self.heads, 8 * self.slots))
+        return self
