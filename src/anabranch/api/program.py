@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Literal, final
+from pathlib import Path
+from typing import Any, Literal, final
 
+from anabranch.api.query import Query
+from anabranch.api.starting import start_on_spark
 from anabranch.compiler.explain import explain
 from anabranch.connectors.base import Source
+from anabranch.epochs.triggers import Trigger, epochs
 from anabranch.program.builder import Builder
 from anabranch.program.functions import OnError
 from anabranch.program.graph import Graph
@@ -14,6 +19,8 @@ from anabranch.program.operators.edges import Feedback, Read
 from anabranch.program.operators.operator import OUT, Port
 from anabranch.program.schema import SchemaLike
 from anabranch.program.stream import FeedbackStream, Stream, stream_of
+from anabranch.runtime.assembly import Settings
+from anabranch.runtime.deployment import Durability
 
 
 @final
@@ -79,6 +86,33 @@ class Program:
             "feedback", name, (), lambda b: Feedback.over(b, schema, event_time, time_unit)
         )
         return FeedbackStream(self._builder, Port(made.id, OUT), made.outputs[OUT], made)
+
+    def start(
+        self,
+        spark: Any = None,
+        *,
+        trigger: Trigger | None = None,
+        checkpoint: str | Path | None = None,
+        parallelism: int | Literal["auto"] = "auto",
+        slices: int = 128,
+        durability: Durability = "process",
+        master: str = "local[*]",
+        conf: Mapping[str, str] | None = None,
+    ) -> Query:
+        """Run on Spark: the one given, else one of our own.
+
+        An epoch a second unless `trigger` says otherwise. With a `checkpoint` a later start goes
+        on where this one ended; without, all is forgotten at the end. `parallelism` is the number
+        of lanes. `durability`: what is committed outlives the process, or a loss of power too.
+        """
+        settings = Settings(
+            trigger or epochs(),
+            None if checkpoint is None else Path(checkpoint),
+            None if parallelism == "auto" else parallelism,
+            slices,
+            durability,
+        )
+        return start_on_spark(self.freeze(), settings, spark, master, conf or {}, self.explain())
 
     def freeze(self) -> Graph:
         """The program as a frozen graph, refused while it has loose ends."""

@@ -44,6 +44,18 @@ class Source(ABC):
     def read(self, split: Any) -> Iterator[pa.RecordBatch]:
         """The records of a split: the same ones, in the same order, each time."""
 
+    def frame(self, split: Any, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """The records of a split as one frame, of these columns alone where they are given.
+
+        A source that can leave columns unread, or read faster than by batches, overrides it.
+        """
+        import polars as pl
+
+        names = list(self.schema) if columns is None else list(columns)
+        frames = [pl.DataFrame(batch).select(names) for batch in self.read(split)]
+        empty = pl.DataFrame(schema={name: self.schema[name] for name in names})
+        return pl.concat(frames) if frames else empty
+
     def finished(self, partition: Partition) -> bool:  # noqa: ARG002 - a contract's default
         """Whether nothing will ever follow what `latest` says of this partition."""
         return False

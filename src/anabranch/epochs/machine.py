@@ -7,7 +7,7 @@ epochs in order, and so do commits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -68,7 +68,7 @@ class Rules:
     every: float = 1.0
     bounded: bool = False
     in_flight: int = 8
-    attempts: int = 3
+    attempts: int = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +139,18 @@ class Machine:
         ]
         return lanes + heads
 
+    def adopt(self, offers: Mapping[int, Offer]) -> None:
+        """Take over epochs that an earlier run planned and did not commit."""
+        for epoch in sorted(offers):
+            assert epoch == self._next, f"epoch {epoch} after {self._next - 1}"
+            self._next += 1
+            self._containers[epoch] = Container(epoch, offers[epoch], Stage.OPEN)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way."""
+        return not self._containers
+
     def take(self, *works: Work) -> None:
         """Note that this work is running."""
         for work in works:
@@ -185,12 +197,13 @@ class Machine:
         if self._due is None:
             self._due = event.at
         offer = event.offer
-        news = not offer.empty or not offer.finished <= self._time_planned().finished
+        finishes = not offer.finished <= self._time_planned().finished
+        news = offer.forced or not offer.empty or finishes
         nothing = self._rules.bounded and not news
         if nothing:
             self._exhausted = True
             return []
-        if not news or (event.at < self._due and not offer.more):
+        if not news or (event.at < self._due and not (offer.more or offer.forced)):
             return []
         # Behind schedule there is no catching up of missed ticks: the next one is a period away.
         self._due = max(self._due + self._rules.every, event.at)
@@ -237,7 +250,7 @@ class Machine:
 
     def _failed(self, event: WorkFailed) -> list[Command]:
         """Repeat what failed; lanes go back together with all that came behind them."""
-        self._failures += 1
+        self._failures += event.counts
         if self._failures >= self._rules.attempts:
             self._over = True
             return [Fail(event.reason, self._failures)]

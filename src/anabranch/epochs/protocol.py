@@ -18,6 +18,8 @@ class Offer:
     hint: int | None
     more: bool
     """Whether there is something behind this offer already."""
+    forced: bool = False
+    """Whether an epoch is wanted at once, even of nothing: it brings a commit."""
 
     @property
     def empty(self) -> bool:
@@ -73,6 +75,8 @@ class WorkFailed:
     heads: tuple[int, ...]
     lanes: tuple[int, ...]
     reason: str
+    counts: bool = True
+    """Whether it is one of the failures of which a query may have only so many in a row."""
 
 
 @dataclass(frozen=True, slots=True)

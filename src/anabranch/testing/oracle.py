@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from polars.exceptions import PolarsError
@@ -21,6 +22,7 @@ from anabranch.program.log import Cut
 from anabranch.program.operators.edges import Feedback, Read, Write
 from anabranch.program.operators.operator import DEAD_LETTERS, OUT, Operator, Port
 from anabranch.program.operators.together import Lookup
+from anabranch.testing.sequential.checkpoint import log_of
 from anabranch.testing.sequential.feed import Feed
 from anabranch.testing.sequential.node import Emitted, Node
 from anabranch.testing.sequential.nodes import node_of
@@ -42,11 +44,14 @@ class Written(Protocol):
 
 
 def run_sequential(
-    program: Written, *, epoch_rows: int | None = None, log: Iterable[Cut] | None = None
+    program: Written,
+    *,
+    epoch_rows: int | None = None,
+    log: Iterable[Cut] | str | Path | None = None,
 ) -> Rows:
     """The rows of every sink, by the sink's name, in order. Touches no sink.
 
-    `log` is a list of cuts. Without one the sources are read to their end in rounds: each gives an
+    `log` is a list of cuts, or the directory of a checkpoint. Without one the sources are read to their end in rounds: each gives an
     epoch of up to `epoch_rows` rows from each partition, or all of them.
     """
     if epoch_rows is not None and log is not None:
@@ -56,6 +61,8 @@ def run_sequential(
         message = f"epoch_rows must be at least 1, got {epoch_rows!r}"
         raise ProgramError(message)
     run = Sequential(program.freeze())
+    if isinstance(log, str | Path):
+        log = log_of(Path(log), run.graph)
     for _ in run.rounds(epoch_rows) if log is None else map(run.epoch, log):
         pass
     return run.written

@@ -1,0 +1,55 @@
+"""From a frozen program to a running query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from anabranch.api.query import Query
+from anabranch.clock import Clock, SystemClock
+from anabranch.program.graph import Graph
+from anabranch.runtime.assembly import Settings, assemble
+from anabranch.runtime.executor import Executor
+
+
+def start_on_spark(  # noqa: PLR0913, PLR0917 - a user's options
+    graph: Graph,
+    settings: Settings,
+    spark: Any,
+    master: str,
+    conf: Mapping[str, str],
+    explanation: str,
+) -> Query:
+    """Start a program on a Spark that is given, or on one of our own."""
+    from anabranch.spark.executor import SparkExecutor
+    from anabranch.spark.session import spark_context
+
+    attached = spark_context(spark, master=master, app_name=f"anabranch: {graph.name}", conf=conf)
+    try:
+        executor = SparkExecutor(attached.sc, graph)
+        return start(graph, settings, executor, explanation, closing=attached.stop)
+    except BaseException:
+        attached.stop()
+        raise
+
+
+def start(  # noqa: PLR0913 - a user's options
+    graph: Graph,
+    settings: Settings,
+    executor: Executor,
+    explanation: str = "",
+    *,
+    clock: Clock | None = None,
+    closing: Any = None,
+) -> Query:
+    """Start a program on an executor."""
+    assembled = assemble(graph, settings, executor, clock or SystemClock())
+
+    def close() -> None:
+        try:
+            assembled.close()
+        finally:
+            if closing is not None:
+                closing()
+
+    return Query(graph.name, assembled.identity, assembled.loop, explanation, close)

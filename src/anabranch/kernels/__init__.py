@@ -1,0 +1,1 @@
+"""What happens to one bundle: pure functions over frames; no Spark, threads, files or clock."""

@@ -1,0 +1,44 @@
+"""Expressions over bundles: they see the user's columns and no hidden ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from anabranch.program.expressions import Expression
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """Row-wise expressions of one operator."""
+
+    expressions: tuple[pl.Expr, ...]
+    roots: frozenset[str]
+    """The columns that they read."""
+    only: tuple[str, ...] | None
+    """All columns of the user, where an expression asks for `all` or for those of a type."""
+
+    @classmethod
+    def of(cls, given: Sequence[Expression], schema: pl.Schema) -> Evaluated:
+        """Expressions over rows of this schema."""
+        found = tuple(each.expr for each in given)
+        if any(each.form is None or '"Selector"' in each.form for each in given):
+            return cls(found, frozenset(schema), tuple(schema))
+        return cls(found, frozenset(n for each in found for n in each.meta.root_names()), None)
+
+    def over(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The expressions' columns, as many rows as the frame has."""
+        seen = frame if self.only is None else frame.select(self.only)
+        made = seen.select(self.expressions)
+        if made.height == frame.height:
+            return made
+        # Literals alone make one row, whatever the frame's height.
+        return pl.DataFrame([each.new_from_index(0, frame.height) for each in made])
+
+    def beside(self, frame: pl.DataFrame, kept: list[str]) -> pl.DataFrame:
+        """The expressions' columns and some of the frame's own."""
+        if self.only is None:
+            return frame.select([*self.expressions, *kept])
+        return self.over(frame).with_columns([frame[name] for name in kept])

@@ -1,0 +1,63 @@
+"""Errors of users' functions and expressions as data."""
+
+from __future__ import annotations
+
+import base64
+import json
+import traceback
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from anabranch.kernels.results import TaskError
+
+_PACKAGE = str(Path(__file__).resolve().parents[1])
+
+
+class BadRow(Exception):
+    """A row that a Python operator may not give."""
+
+
+class Failed(Exception):
+    """A task ends with this error of the user's program."""
+
+    def __init__(self, error: TaskError) -> None:
+        """Carry the error to where the task ends."""
+        super().__init__(error.text)
+        self.error = error
+
+
+def told(operator: str, error: BaseException, record: dict[str, Any] | None = None) -> TaskError:
+    """An exception as data: what it says, on which record, and the user's own lines."""
+    text = f"{type(error).__name__}: {error}"
+    return TaskError(operator, text, None if record is None else as_json(record), _frames(error))
+
+
+def as_json(record: dict[str, Any]) -> str:
+    """A record as JSON text: times in ISO 8601, durations in microseconds, bytes in base 64.
+
+    >>> as_json({"n": 1, "raw": b"a"})
+    '{"n": 1, "raw": "YQ=="}'
+    """
+    return json.dumps(record, default=_plain, ensure_ascii=False)
+
+
+def _frames(error: BaseException) -> tuple[str, ...]:
+    return tuple(
+        f"{frame.filename}:{frame.lineno} in {frame.name}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(_PACKAGE)
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value // timedelta(microseconds=1)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Decimal):
+        return str(value)
+    return repr(value)

@@ -1,0 +1,63 @@
+"""Rows beside a table's rows with their key (M13)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+
+from anabranch.kernels.bundle import HIDDEN, hidden
+from anabranch.kernels.keys import canonical
+from anabranch.program.operators.together import Lookup
+
+_ROW = f"{HIDDEN}row"
+
+
+@dataclass(frozen=True)
+class LookupStep:
+    """A join with a table that is here as a whole; null matches nothing, order stays."""
+
+    name: str
+    on: tuple[str, ...]
+    """The key columns in the rows."""
+    keys: tuple[str, ...]
+    """The names of the table's key columns, in the form in which keys are compared."""
+    exprs: tuple[pl.Expr, ...]
+    """The rows' key columns in that form."""
+    table: pl.DataFrame
+    how: Literal["inner", "left"]
+    many: bool
+    left: tuple[str, ...]
+    """The rows' columns that are read behind it."""
+    sub: str | None
+
+    @classmethod
+    def of(
+        cls, op: Lookup, schema: pl.Schema, live: Collection[str], sub: str | None
+    ) -> LookupStep:
+        """Take the table as it is now, with the columns that are read."""
+        keys = tuple(f"{HIDDEN}on{at}" for at in range(len(op.on)))
+        named = list(zip(keys, op.on, strict=True))
+        exprs = tuple(canonical(pl.col(name), schema[name]).alias(key) for key, name in named)
+        right = [pl.col(old).alias(new) for old, new in op.right_names if new in live]
+        table = op.table.load().select([*exprs, *right]).drop_nulls(keys).rechunk()
+        left = tuple(name for name in schema if name in live)
+        return cls(op.name, op.on, keys, exprs, table, op.how, op.many, left, sub)
+
+    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+        """Join, and number the matches of a row where there may be several and order is kept."""
+        rows = frame.select([*self.left, *hidden(frame), *self.exprs])
+        if self.sub is not None:
+            rows = rows.with_row_index(_ROW)
+        found = rows.join(
+            self.table,
+            on=self.keys,
+            how=self.how,
+            maintain_order="left_right" if self.many else "left",
+        ).drop(self.keys)
+        if self.sub is None:
+            return found, 0
+        number = pl.int_range(pl.len(), dtype=pl.Int64).over(_ROW).alias(self.sub)
+        return found.with_columns(number).drop(_ROW), 0

@@ -1,0 +1,41 @@
+"""Who runs a cycle's tasks: Spark, this process, or a clock that is only imagined."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from anabranch.runtime.deployment import Deployment
+from anabranch.runtime.payload import HeadDone, HeadItem, LaneDone, LaneJob
+
+
+class JobFailed(Exception):
+    """A cycle's job failed as a whole; nothing it did counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class CycleResult:
+    """What came back: every split of every epoch, every lane."""
+
+    heads: Sequence[HeadDone]
+    lanes: Mapping[int, LaneDone]
+
+
+class Executor(Protocol):
+    """Runs the tasks of a cycle and waits for them."""
+
+    slots: int
+    """How many tasks run at a time."""
+
+    def deploy(self, deployment: Deployment) -> None:
+        """Tell all processes about a query; later runs are of this deployment."""
+        ...
+
+    def cancel(self) -> None:
+        """Give up the job under way, if there is one: it fails. Safe from any thread."""
+        ...
+
+    def run(self, heads: Sequence[Sequence[HeadItem]], lanes: Mapping[int, LaneJob]) -> CycleResult:
+        """Run one task for each list of splits and one for each lane; raises `JobFailed`."""
+        ...

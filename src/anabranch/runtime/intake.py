@@ -1,0 +1,81 @@
+"""A source as a driver looks at it: what is there beyond the last plan, cut to one epoch's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import polars as pl
+
+from anabranch.epochs.protocol import Offer
+from anabranch.ids import Offset, Partition
+from anabranch.program.operators.edges import Read
+from anabranch.program.operators.operator import OUT
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Intake:
+    """Follows how far a source has been planned."""
+
+    def __init__(
+        self, read: Read, max_rows: int | None, positions: Mapping[Partition, Offset] | None = None
+    ) -> None:
+        """Go on from these positions; a partition without one begins at its beginning."""
+        self._read, self._source, self._max_rows = read, read.source, max_rows
+        self._positions = dict(positions or {})
+        self._end: Mapping[Partition, Offset] | None = None
+
+    @property
+    def positions(self) -> Mapping[Partition, Offset]:
+        """Where the next epoch begins in each partition."""
+        return {p: self._at(p) for p in self._source.partitions()}
+
+    def freeze_end(self) -> None:
+        """Read up to what is there now and no further."""
+        self._end = dict(self._source.latest())
+
+    def look(self) -> Offer:
+        """What the next epoch could hold."""
+        latest = self._source.latest() if self._end is None else self._end
+        offsets: dict[Partition, tuple[Offset, Offset]] = {}
+        finished, more = set(), False
+        for partition in self._source.partitions():
+            start, end = self._at(partition), latest.get(partition, self._at(partition))
+            cut = self._source.limit(partition, start, end, self._max_rows)
+            offsets[partition] = (start, cut)
+            more = more or cut != end
+            if cut == end and self._source.finished(partition):
+                finished.add(partition)
+        hint = None if more else self._hint()
+        return Offer(offsets, frozenset(finished), hint, more)
+
+    def take(self, offer: Offer) -> None:
+        """Note that an offer was planned."""
+        for partition, (_, end) in offer.offsets.items():
+            self._positions[partition] = end
+
+    def splits(self, offer: Offer) -> list[tuple[int, Any]]:
+        """The splits of an epoch with the index of their partition, in order (M5)."""
+        found = []
+        for index, partition in enumerate(self._source.partitions()):
+            start, end = offer.offsets.get(partition, (None, None))
+            if start != end:
+                planned = self._source.plan({partition: start}, {partition: end})
+                found += [(index, split) for split in planned]
+        return found
+
+    def _at(self, partition: Partition) -> Offset:
+        if partition not in self._positions:
+            self._positions[partition] = self._source.first(partition)
+        return self._positions[partition]
+
+    def _hint(self) -> int | None:
+        hint, time = self._source.hint(), self._read.outputs[OUT].time
+        if hint is None or time is None:
+            return None
+        if isinstance(time.dtype, pl.Datetime):
+            known = hint if hint.tzinfo is not None else hint.replace(tzinfo=UTC)
+            return int((known - _EPOCH) // timedelta(microseconds=1))
+        return int(hint) * time.tick

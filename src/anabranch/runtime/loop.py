@@ -1,0 +1,422 @@
+"""A query from cycle to cycle: look, plan, run, commit; the machines decide, this does.
+
+While a cycle's job runs, what the one before it brought is committed and published. When nothing
+more is ready, it is committed at once. Whatever fails, nothing counts that was not committed, and
+what was planned is run again with the same offsets.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+from uuid import uuid4
+
+from anabranch.clock import Clock
+from anabranch.epochs.machine import Machine
+from anabranch.epochs.protocol import (
+    Command,
+    Committed,
+    Event,
+    Fail,
+    Finish,
+    HeadsDone,
+    LanesDone,
+    Offer,
+    Offered,
+    PlanEpoch,
+    Planned,
+    StopAsked,
+    WorkFailed,
+)
+from anabranch.errors import RunError
+from anabranch.runtime.deployment import Deployment
+from anabranch.runtime.executor import CycleResult, Executor, JobFailed
+from anabranch.runtime.intake import Intake
+from anabranch.runtime.payload import EpochDone, HeadDone, HeadItem, LaneDone, LaneItem, LaneJob
+from anabranch.runtime.tasks import BEGIN, merge
+from anabranch.scheduling.session_machine import Cycle, SessionMachine
+from anabranch.state.commits import Commits
+from anabranch.state.layout import Commit, EpochPlan
+
+
+SNAPSHOT_AFTER = 32
+"""Deltas of a lane before its whole state is written: as many files are read at a recovery."""
+
+
+@dataclass(slots=True)
+class _Epoch:
+    """What the driver knows of an epoch under way."""
+
+    offer: Offer
+    heads: dict[int, HeadDone] = field(default_factory=dict)
+    lanes: dict[int, EpochDone] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Lane:
+    """A lane's state: its version, and the files it can be made of again."""
+
+    version: str = BEGIN
+    strands: tuple[tuple[str, ...], ...] = ()
+    send_chain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Consecutive epochs whose work is done, waiting for their commit."""
+
+    epochs: tuple[int, ...]
+    deltas: Mapping[int, str]
+
+
+class Loop:
+    """One query's life on one executor. Used by one thread at a time."""
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        executor: Executor,
+        commits: Commits,
+        machine: Machine,
+        intake: Intake,
+        clock: Clock,
+    ) -> None:
+        """Everything is given: nothing here decides."""
+        self._deployment, self._executor, self._commits = deployment, executor, commits
+        self._machine, self._intake, self._clock = machine, intake, clock
+        self._session = SessionMachine(executor.slots)
+        self._epochs: dict[int, _Epoch] = {}
+        self._lanes = {lane: _Lane() for lane in range(deployment.lanes)}
+        self._waiting: list[Group] = []
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="anabranch-job")
+        self._width: int | None = None
+        self._forced = False
+        self._last_commit = clock.elapsed()
+        self._cut_at: dict[int, float] = {}
+        self._rescaled: Callable[[], None] | None = None
+        self._catching_up: list[tuple[dict[Any, Any], Callable[[], None]]] = []
+        self.over = False
+        self.on_progress: Callable[[dict[str, Any]], None] = lambda _: None
+
+    def resume(
+        self, offers: Mapping[int, Offer], strands: Mapping[int, tuple[str, ...]], *, same: bool
+    ) -> None:
+        """Go on from a checkpoint: its planned epochs, and its state as files by lane.
+
+        At the same width every lane takes its own files; at another all take from all.
+        """
+        self._epochs = {epoch: _Epoch(offer) for epoch, offer in offers.items()}
+        if not strands:
+            return
+        for lane, known in self._lanes.items():
+            own = (strands[lane],) if lane in strands else ()
+            known.strands = own if same else tuple(strands.values())
+            known.version, known.send_chain = uuid4().hex, True
+
+    def step(self) -> bool:
+        """Do what can be done now, at most one cycle of it; says whether there was anything."""
+        if self._width is not None and self._machine.idle and not self._waiting:
+            self._widen(self._width)
+        planned = self._plan()
+        cycle = self._session.choose(self._machine.ready())
+        if not cycle:
+            return self._commit_waiting() or planned
+        self._machine.take(*cycle.works)
+        began = self._clock.elapsed()
+        pending = self._submit(cycle)
+        self._commit_waiting()
+        self._absorb(cycle, pending)
+        waiting = sum(1 for work in self._machine.ready() if not hasattr(work, "after"))
+        self._session = self._session.learn(cycle, self._clock.elapsed() - began, waiting)
+        return True
+
+    def stop(self, *, drain: bool) -> None:
+        """Plan nothing more; with `drain` finish what is planned."""
+        self._tell(StopAsked(drain))
+
+    def rescale(self, lanes: int, reached: Callable[[], None]) -> None:
+        """Go on with so many lanes from the first epoch not yet planned; call at its commit."""
+        self._width, self._rescaled = lanes, reached
+
+    def when_caught_up(self, reached: Callable[[], None]) -> None:
+        """Call when all that the source holds now is committed."""
+        latest = self._deployment.source.latest()
+        self._catching_up.append((dict(latest), reached))
+        self._forced = True
+
+    def abandon(self) -> None:
+        """Ask the executor to give up the job under way; safe from any thread."""
+        self._executor.cancel()
+
+    def close(self) -> None:
+        """Let go of the thread that waits for jobs."""
+        self._pool.shutdown(wait=False)
+
+    # Planning
+
+    def _plan(self) -> bool:
+        planned = False
+        while self._machine.wants_offer and self._width is None:
+            offer = replace(self._intake.look(), forced=self._forced)
+            commands = self._tell(Offered(offer, self._clock.elapsed()))
+            if not any(isinstance(command, PlanEpoch) for command in commands):
+                break
+            planned, self._forced = True, False
+        return planned
+
+    def _widen(self, lanes: int) -> None:
+        """Change the width between epochs: every new lane takes its slices from all old ones."""
+        strands = tuple(strand for known in self._lanes.values() for strand in known.strands)
+        self._deployment = self._deployment.with_lanes(lanes)
+        self._executor.deploy(self._deployment)
+        begun = any(known.version != BEGIN for known in self._lanes.values())
+        self._lanes = {
+            lane: _Lane(uuid4().hex, strands, send_chain=True) if begun else _Lane()
+            for lane in range(lanes)
+        }
+        self._width, self._forced = None, True
+
+    def _tell(self, *events: Event) -> list[Command]:
+        commands = self._machine.handle(*events)
+        for command in commands:
+            match command:
+                case PlanEpoch(epoch, offer):
+                    self._commits.plan(self._plan_of(epoch, offer))
+                    self._intake.take(offer)
+                    self._epochs[epoch] = _Epoch(offer)
+                    self._cut_at[epoch] = self._clock.elapsed()
+                    self._tell(Planned(epoch))
+                case Finish():
+                    self.over = True
+                case Fail(reason, attempts):
+                    message = f"the query failed {attempts} times in a row"
+                    raise RunError(message, why=reason)
+        return commands
+
+    def _plan_of(self, epoch: int, offer: Offer) -> EpochPlan:
+        return EpochPlan(
+            epoch,
+            self._deployment.source_name,
+            offer.offsets,
+            finished=tuple(offer.finished),
+            hint=offer.hint,
+            lanes=self._deployment.lanes,
+            memory=self._deployment.source.memory(),
+        )
+
+    # Running
+
+    def _submit(self, cycle: Cycle) -> Future[CycleResult]:
+        heads = self._head_items(cycle)
+        lanes = self._lane_jobs(cycle) if self._deployment.keyed is not None else {}
+        tasks = _divided(heads, self._executor.slots)
+        if not tasks and not lanes:
+            nothing: Future[CycleResult] = Future()
+            nothing.set_result(CycleResult((), {}))
+            return nothing
+        return self._pool.submit(self._executor.run, tasks, lanes)
+
+    def _head_items(self, cycle: Cycle) -> list[HeadItem]:
+        items = []
+        for work in cycle.heads:
+            splits = self._intake.splits(self._epochs[work.epoch].offer)
+            items += [
+                HeadItem(work.epoch, work.attempt, number, partition, split)
+                for number, (partition, split) in enumerate(splits)
+            ]
+        return items
+
+    def _lane_jobs(self, cycle: Cycle) -> dict[int, LaneJob]:
+        if not cycle.lanes:
+            return {}
+        return {lane: self._lane_job(lane, known, cycle) for lane, known in self._lanes.items()}
+
+    def _lane_job(self, lane: int, known: _Lane, cycle: Cycle) -> LaneJob:
+        items = tuple(
+            LaneItem(work.epoch, work.attempt, self._parts(work.epoch), work.before, work.after)
+            for work in cycle.lanes
+        )
+        snapshot = sum(len(strand) for strand in known.strands) >= SNAPSHOT_AFTER
+        snapshot = snapshot or len(known.strands) > 1
+        chain = known.strands if known.send_chain else None
+        return LaneJob(lane, known.version, items, chain, snapshot)
+
+    def _parts(self, epoch: int) -> tuple[Any, ...]:
+        heads = self._epochs[epoch].heads
+        return tuple(heads[at].part for at in sorted(heads) if heads[at].part is not None)
+
+    # What came back
+
+    def _absorb(self, cycle: Cycle, pending: Future[CycleResult]) -> None:
+        try:
+            result = pending.result()
+        except JobFailed as failure:
+            self._again(cycle, str(failure))
+            return
+        self._refuse_errors(result)
+        if any(done.missing for done in result.lanes.values()):
+            for lane, done in result.lanes.items():
+                self._lanes[lane].send_chain = done.missing
+            self._take_heads(cycle, result.heads)
+            lanes = tuple(work.epoch for work in cycle.lanes)
+            self._tell(WorkFailed((), lanes, "a process lost its state", counts=False))
+            return
+        self._take_lanes(cycle, result.lanes)
+        self._take_heads(cycle, result.heads)
+
+    def _again(self, cycle: Cycle, reason: str) -> None:
+        heads = tuple(work.epoch for work in cycle.heads)
+        lanes = tuple(work.epoch for work in cycle.lanes)
+        self._tell(WorkFailed(heads, lanes, reason))
+
+    def _take_heads(self, cycle: Cycle, heads: Sequence[HeadDone]) -> None:
+        by_epoch: dict[int, dict[int, HeadDone]] = defaultdict(dict)
+        for done in heads:
+            by_epoch[done.epoch][done.number] = done
+        names = list(self._deployment.source.partitions())
+        for work in cycle.heads:
+            mine = by_epoch[work.epoch]
+            self._epochs[work.epoch].heads = mine
+            greatest: dict[Any, int | None] = {}
+            for done in mine.values():
+                name = names[done.partition]
+                seen = [each for each in (greatest.get(name), done.greatest) if each is not None]
+                greatest[name] = max(seen, default=None)
+            rows = sum(done.rows for done in mine.values())
+            self._tell(HeadsDone(work.epoch, greatest, rows))
+
+    def _take_lanes(self, cycle: Cycle, lanes: Mapping[int, LaneDone]) -> None:
+        if not cycle.lanes:
+            return
+        deltas = {}
+        for lane, done in lanes.items():
+            known = self._lanes[lane]
+            known.send_chain = False
+            known.version = done.version
+            for epoch in done.epochs:
+                self._epochs[epoch.epoch].lanes[lane] = epoch
+            if done.delta is not None:
+                deltas[lane] = done.delta
+                before = () if done.snapshot else (known.strands or ((),))[0]
+                known.strands = ((*before, done.delta),)
+        epochs = tuple(work.epoch for work in cycle.lanes)
+        self._waiting.append(Group(epochs, deltas))
+        self._tell(LanesDone(epochs))
+
+    def _refuse_errors(self, result: CycleResult) -> None:
+        dones: list[HeadDone | LaneDone] = [*result.heads, *result.lanes.values()]
+        for done in dones:
+            if done.error is not None:
+                raise _user_error(done.error)
+
+    # Committing
+
+    def _commit_waiting(self) -> bool:
+        waiting, self._waiting = self._waiting, []
+        for group in waiting:
+            self._commit(group)
+        return bool(waiting)
+
+    def _commit(self, group: Group) -> None:
+        deployment, last = self._deployment, self._machine.container(group.epochs[-1])
+        assert last.time is not None
+        staged = tuple((epoch, self._staged(epoch)) for epoch in group.epochs)
+        source = deployment.source_name
+        commit = Commit(
+            group.epochs[0],
+            group.epochs[-1],
+            watermarks={source: last.time.watermark},
+            positions={source: {p: end for p, (_, end) in last.offer.offsets.items()}},
+            greatest_times={source: dict(last.time.greatest)},
+            owners=deployment.owners,
+            lanes=deployment.lanes if deployment.keyed is not None else 0,
+            deltas={deployment.operator: dict(group.deltas)} if deployment.operator else {},
+            staged={deployment.sink_name: tuple(each for each in staged if each[1])},
+        )
+        self._commits.commit(commit)
+        self._commits.publish()
+        for epoch in group.epochs:
+            del self._epochs[epoch]
+        self._deployment.clean(before=group.epochs[-1] + 1)
+        self.on_progress(self._progress(group, commit))
+        self._tell(Committed(group.epochs[-1]))
+        self._call_back(commit)
+
+    def _call_back(self, commit: Commit) -> None:
+        """Tell those who wait for this commit."""
+        at = commit.positions[self._deployment.source_name]
+        reached = [entry for entry in self._catching_up if entry[0] == dict(at)]
+        self._catching_up = [entry for entry in self._catching_up if entry not in reached]
+        for _, call in reached:
+            call()
+        if self._rescaled is not None and self._width is None:
+            self._rescaled()
+            self._rescaled = None
+
+    def _progress(self, group: Group, commit: Commit) -> dict[str, Any]:
+        """A commit's figures in the form of Spark's progress; ours are under `anabranch`."""
+        deployment, containers = (
+            self._deployment,
+            [self._machine.container(e) for e in group.epochs],
+        )
+        rows = sum(container.rows for container in containers)
+        now = self._clock.elapsed()
+        seconds, self._last_commit = now - self._last_commit, now
+        watermark = commit.watermarks[deployment.source_name]
+        return {
+            "name": deployment.program,
+            "batchId": group.epochs[-1],
+            "numInputRows": rows,
+            "processedRowsPerSecond": rows / seconds if seconds else 0.0,
+            "batchDuration": int(seconds * 1000),
+            "durationMs": {"triggerExecution": int(seconds * 1000)},
+            "eventTime": {} if watermark is None else {"watermark": watermark},
+            "stateOperators": [],
+            "sources": [
+                {
+                    "description": deployment.source_name,
+                    "numInputRows": rows,
+                    "endOffset": list(commit.positions[deployment.source_name].items()),
+                }
+            ],
+            "sink": {"description": deployment.sink_name},
+            "anabranch": {
+                "epochs": [group.epochs[0], group.epochs[-1]],
+                "lanes": deployment.lanes,
+                "commit": commit.last,
+                "latencyMs": [
+                    1000 * (now - self._cut_at.pop(epoch, now)) for epoch in group.epochs
+                ],
+            },
+        }
+
+    def _staged(self, epoch: int) -> tuple[Any, ...]:
+        """The messages of an epoch's output, in the order of its rows."""
+        known = self._epochs[epoch]
+        if self._deployment.keyed is None:
+            messages = [known.heads[at].staged for at in sorted(known.heads)]
+        elif self._deployment.merged:
+            parts = [done.part for done in known.lanes.values() if done.part is not None]
+            messages = [merge(self._deployment, parts, epoch, uuid4().hex)] if parts else []
+        else:
+            messages = [known.lanes[lane].staged for lane in sorted(known.lanes)]
+        return tuple(message for message in messages if message is not None)
+
+
+def _divided(items: Sequence[HeadItem], tasks: int) -> list[list[HeadItem]]:
+    """Splits for so many tasks, each about as many, neighbours together."""
+    count = min(tasks, len(items))
+    bounds = [len(items) * at // count for at in range(count + 1)] if count else [0]
+    return [list(items[low:high]) for low, high in pairwise(bounds)]
+
+
+def _user_error(told: Mapping[str, Any]) -> RunError:
+    record = f" on {told['record']}" if told.get("record") else ""
+    message = f"{told['operator']} failed{record}: {told['text']}"
+    why = "\n        ".join(told.get("traceback") or ()) or None
+    so = 'mend the function, or pass on_error="skip"'
+    return RunError(message, why=why, so=so)

@@ -1,0 +1,173 @@
+"""What a task does, in whatever process it runs: read splits, or take a lane's epochs.
+
+A process keeps the states of its lanes by version. A version is never changed: an attempt that
+fails leaves its parent as it was, and one that was repeated elsewhere is never asked for again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import polars as pl
+
+from anabranch.kernels.bundle import from_blob, in_order, to_blob, visible
+from anabranch.kernels.results import EpochInput, EpochOutput, KeyedResult
+from anabranch.kernels.state import StateView, whole
+from anabranch.runtime.deployment import Deployment
+from anabranch.runtime.exchange import PartName, Reference, read_part, write_parts
+from anabranch.runtime.payload import EpochDone, HeadDone, HeadItem, LaneDone, LaneItem, LaneJob
+from anabranch.state.delta import SLICE, Delta, pack, unpack
+from anabranch.state.store import LocalStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BEGIN = "begin"
+"""The version before the first epoch."""
+
+_KEPT = 3
+"""Versions a process keeps of a lane: the parent, the one being made, and one that may be void."""
+
+# Rows are ordered by their split's place in its epoch, then by their place in the split.
+_SPLIT_ROWS = 1 << 40
+# Parts of lanes' outputs are told apart from parts of splits by their number.
+_OUTPUTS = 1 << 20
+
+
+class Worker:
+    """What one process knows of one deployment."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        """Begin with nothing but the deployment."""
+        self._deployment = deployment
+        self._store = LocalStore(deployment.checkpoint, deployment.durability)
+        self._states: OrderedDict[str, StateView] = OrderedDict()
+
+    def heads(self, items: Sequence[HeadItem]) -> list[HeadDone]:
+        """Read splits and do their stateless work; errors of the user's are told, not raised."""
+        return [self._head(item) for item in items]
+
+    def lane(self, job: LaneJob) -> LaneDone:
+        """Take a lane's epochs in order, from one version of its state to the next."""
+        keyed, state = self._deployment.keyed, self._state(job)
+        assert keyed is not None
+        if state is None:
+            return LaneDone(job.lane, missing=True)
+        inputs = [self._input(job.lane, item) for item in job.items]
+        result = keyed.run(inputs, state)
+        if result.error is not None:
+            return LaneDone(job.lane, error=asdict(result.error))
+        outputs = zip(job.items, result.outputs, strict=True)
+        epochs = tuple(self._output(job, item, output) for item, output in outputs)
+        # The parent is a value of its own, so the new version need not keep its layers apart.
+        made, version = result.state.fold(result.state.version), uuid4().hex
+        self._keep(version, made)
+        path = self._write_delta(job, version, result, made)
+        return LaneDone(job.lane, version, epochs, path, job.snapshot)
+
+    def _head(self, item: HeadItem) -> HeadDone:
+        deployment = self._deployment
+        frame = deployment.source.frame(item.split, deployment.head.columns)
+        result = deployment.head.run(frame, item.partition, item.number * _SPLIT_ROWS)
+        rows, greatest = result.rows_in, result.greatest_time
+        done = HeadDone(item.epoch, item.number, item.partition, rows, greatest)
+        if result.error is not None:
+            return replace(done, error=asdict(result.error))
+        if deployment.keyed is None:
+            rows_out = result.parts.get(0)
+            return replace(done, staged=stage(deployment, rows_out, item.epoch, str(item.attempt)))
+        if not result.parts:
+            return done
+        blobs = {lane: to_blob(part) for lane, part in result.parts.items()}
+        return replace(done, part=self._exchange(item.epoch, item.number, item.attempt, blobs))
+
+    def _exchange(
+        self, epoch: int, number: int, attempt: int, blobs: dict[int, bytes]
+    ) -> dict[str, Any]:
+        deployment = self._deployment
+        name = PartName(deployment.id, epoch, number, f"{attempt}-{uuid4().hex}")
+        return write_parts(deployment.exchange, name, blobs).as_json()
+
+    def _input(self, lane: int, item: LaneItem) -> EpochInput:
+        return EpochInput(item.epoch, _read(item.parts, lane), item.before, item.after)
+
+    def _output(self, job: LaneJob, item: LaneItem, output: EpochOutput) -> EpochDone:
+        rows = output.rows
+        if self._deployment.merged and rows.height:
+            blobs = {0: to_blob(rows)}
+            part = self._exchange(item.epoch, _OUTPUTS + job.lane, item.attempt, blobs)
+            return EpochDone(item.epoch, rows.height, output.late, part=part)
+        staged = stage(self._deployment, rows, item.epoch, f"{item.attempt}-{job.lane}")
+        return EpochDone(item.epoch, rows.height, output.late, staged=staged)
+
+    def _state(self, job: LaneJob) -> StateView | None:
+        """The parent state: kept here, or made again from its deltas where they were sent."""
+        keyed = self._deployment.keyed
+        assert keyed is not None
+        if job.parent in self._states:
+            return self._states[job.parent]
+        if job.parent == BEGIN:
+            return keyed.empty()
+        if job.chain is None:
+            return None
+        frames = [self._mine(path, job.lane) for strand in job.chain for path in strand]
+        state = keyed.restore(frames)
+        self._keep(job.parent, state)
+        return state
+
+    def _mine(self, path: str, lane: int) -> pl.DataFrame:
+        """A delta's rows of the slices that a lane owns now."""
+        owners = self._deployment.owners
+        mine = [slice_ for slice_, owner in enumerate(owners) if owner == lane]
+        return unpack(self._store.read(path), path).frame.filter(pl.col(SLICE).is_in(mine))
+
+    def _keep(self, version: str, state: StateView) -> None:
+        self._states[version] = state
+        self._states.move_to_end(version)
+        while len(self._states) > _KEPT * self._deployment.lanes:
+            self._states.popitem(last=False)
+
+    def _write_delta(self, job: LaneJob, version: str, result: KeyedResult, made: StateView) -> str:
+        """Write what changed in all epochs of the job as one file, or all there is."""
+        deployment = self._deployment
+        assert deployment.operator is not None
+        delta = Delta(
+            deployment.operator,
+            job.lane,
+            deployment.run,
+            job.items[0].epoch,
+            job.items[-1].epoch,
+            version,
+            whole(made) if job.snapshot else pl.concat(result.deltas),
+            parent=None if job.snapshot or job.parent == BEGIN else job.parent,
+            watermark=job.items[-1].after,
+            kind="snapshot" if job.snapshot else "delta",
+        )
+        self._store.create(delta.path, pack(delta))
+        return delta.path
+
+
+def stage(deployment: Deployment, rows: pl.DataFrame | None, epoch: int, attempt: str) -> Any:
+    """Give rows to the sink, the user's columns alone; None: there are none."""
+    if rows is None or not rows.height:
+        return None
+    return deployment.sink.write(_batches(visible(rows)), epoch, f"{deployment.run}-{attempt}")
+
+
+def merge(deployment: Deployment, parts: Sequence[Any], epoch: int, attempt: str) -> Any:
+    """Put the lanes' rows of an epoch into one order (M5) and give them to the sink."""
+    frames = _read(parts, 0)
+    return stage(deployment, in_order(frames) if frames else None, epoch, attempt)
+
+
+def _read(parts: Sequence[Any], lane: int) -> list[pl.DataFrame]:
+    blobs = [read_part(Reference.from_json(part), lane) for part in parts]
+    return [from_blob(blob) for blob in blobs if blob is not None]
+
+
+def _batches(rows: pl.DataFrame) -> Iterator[pa.RecordBatch]:
+    yield from rows.to_arrow().to_batches()

@@ -1,0 +1,343 @@
+"""Lanes: Python worker processes that Spark keeps for us, and the one job that uses them.
+
+A *lane* is one process, which keeps what it holds from job to job: Spark's pools of workers are
+keyed by the environment, and each lane has a variable of its own. *Heads* are ordinary workers, any
+of which may run any head task. A cycle is one single-stage job of lane tasks and head tasks, each
+with one payload, each with one result.
+
+Holds by construction: at most one task of a lane is under way. `run` is one job at a time with one
+task a lane; and after a job that did not end well, some task of which may run on unseen, its lanes
+go on in new processes.
+
+Correctness never rests on a lane being the process it was: it may die, and Spark ends workers that
+were idle for a minute. Who works in a lane notices by what it holds.
+
+The job is made once of JVM objects and run again and again for any subset of its tasks: making it
+anew for each cycle takes 4 to 7 ms. What differs from job to job travels as a property of the job.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import gc
+import json
+import os
+import pickle
+import secrets
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from anabranch.spark.private import Executor, Function, JobFailed, Rdd, Spark, task_property
+
+Plans: TypeAlias = Mapping[str, Any]
+"""What was deployed, by id, unpickled."""
+
+Work: TypeAlias = Callable[[Plans, int, Iterator[bytes]], Iterator[bytes]]
+"""What runs in a lane or head: an importable function of (plans, its number, payloads)."""
+
+LANE = "ANABRANCH_LANE"
+HEAD = "ANABRANCH_HEAD"
+PAYLOADS = "anabranch.payloads"
+PLANS = "anabranch.plans"
+
+# A job's properties go to every one of its tasks; beyond this it is cheaper to send each its own.
+MOST_IN_PROPERTIES = 64_000
+# Head tasks of one job that is made beforehand; larger jobs are made anew.
+HEADS_READY = 64
+# How often a worker looks for cyclic garbage among all it holds (10 to 50 ms each).
+TASKS_BETWEEN_COLLECTIONS = 256
+
+_DONE, _FAILED, _LACKING = b"d", b"f", b"l"
+
+
+@dataclass(frozen=True, slots=True)
+class LanesStatistics:
+    """How a set of lanes does."""
+
+    jobs: int
+    jobs_made_anew: int
+    tasks_sent_plans: int
+    failures: int
+    generation: int
+    pids: Mapping[int, int]
+
+
+class Lanes:
+    """Some lanes and any number of heads on one SparkContext.
+
+    One thread at a time may `run`; `cancel` may be called from any.
+    """
+
+    def __init__(self, sc: Any, lanes: int, *, lane: Work, head: Work) -> None:
+        if lanes < 1:
+            message = f"at least one lane is needed, got {lanes}"
+            raise ValueError(message)
+        self.count = lanes
+        self._spark = Spark(sc)
+        self._lane = lane
+        # Two sets of lanes on one SparkContext share no process.
+        self._token = secrets.token_hex(4)
+        self._generation = [0] * lanes
+        self._plans: dict[str, bytes] = {}
+        self._pids: dict[int, int] = {}
+        self._busy = threading.Lock()
+        self._seen = LanesStatistics(0, 0, 0, 0, 0, {})
+        self._head = self._spark.function(functools.partial(_task, head), self._as(HEAD))
+        self._heads = self._spark.apply(
+            self._spark.source([f"h{at}".encode() for at in range(HEADS_READY)]), self._head
+        )
+        self._place()
+
+    # --- public ----------------------------------------------------------------------------------
+
+    def deploy(self, plan_id: str, plan: bytes) -> None:
+        """Have a (cloud)pickled plan at hand in all workers from the next job on.
+
+        Each worker is sent it once, when it first lacks it, and unpickles it once.
+        """
+        if self._plans.get(plan_id, plan) != plan:
+            message = f"another plan is deployed as {plan_id!r}: ids are hashes of plans"
+            raise ValueError(message)
+        self._plans[plan_id] = plan
+
+    def withdraw(self, plan_id: str) -> None:
+        """Forget a plan, here and in all workers."""
+        self._plans.pop(plan_id, None)
+
+    def run(
+        self, lanes: Mapping[int, bytes], heads: Sequence[bytes] = ()
+    ) -> tuple[dict[int, bytes], list[bytes]]:
+        """Run one job with these payloads; returns each task's result.
+
+        An empty payload is no work: its worker is started, or kept, and the result is empty.
+
+        Raises:
+            JobFailed: A task failed or a process died. Nothing of the job's results is known then,
+                though parts of it may have been done.
+        """
+        if not self._busy.acquire(blocking=False):
+            message = "one job at a time: a lane has at most one task under way"
+            raise RuntimeError(message)
+        try:
+            return self._run(dict(sorted(lanes.items())), list(heads))
+        finally:
+            self._busy.release()
+
+    def warm_up(self) -> None:
+        """Start all workers, or keep them from being ended: Spark ends the idle after 60 s."""
+        self.run(dict.fromkeys(range(self.count), b""), [b""] * self._spark.slots())
+
+    def cancel(self) -> None:
+        """Cancel the job under way; its `run` raises."""
+        self._spark.cancel(self._tag)
+
+    def pids(self) -> dict[int, int]:
+        """The process of each lane that has run, as of its last task."""
+        return dict(self._pids)
+
+    def executors(self) -> dict[int, Executor]:
+        """Where each lane wants to be; empty if there is only one place."""
+        there = self._spark.executors()
+        return {lane: there[lane % len(there)] for lane in range(self.count)} if there else {}
+
+    def statistics(self) -> LanesStatistics:
+        """How things are."""
+        return replace(self._seen, generation=max(self._generation), pids=self.pids())
+
+    # --- one job ---------------------------------------------------------------------------------
+
+    def _run(
+        self, lanes: dict[int, bytes], heads: list[bytes]
+    ) -> tuple[dict[int, bytes], list[bytes]]:
+        if not lanes and not heads:
+            return {}, []
+        if self._spark.executor_ids() != self._there:
+            self._place()
+        tasks = {f"l{lane}": payload for lane, payload in lanes.items()}
+        tasks |= {f"h{at}": payload for at, payload in enumerate(heads)}
+        try:
+            answers = self._answers(tasks, plans=False)
+            lacking = [name for name, answer in answers.items() if answer.lacks]
+            if lacking:
+                again = {name: tasks[name] for name in lacking}
+                answers |= self._answers(again, plans=True)
+                self._count(tasks_sent_plans=len(lacking))
+        except JobFailed:
+            self._abandon(lanes)
+            raise
+        self._pids |= {lane: answers[f"l{lane}"].pid for lane in lanes}
+        for name in tasks:
+            if error := answers[name].error:
+                self._count(failures=1)
+                raise JobFailed(error)
+        results = {name: answers[name].result for name in tasks}
+        return (
+            {lane: results[f"l{lane}"] for lane in lanes},
+            [results[f"h{at}"] for at in range(len(heads))],
+        )
+
+    def _answers(self, tasks: Mapping[str, bytes], *, plans: bool) -> dict[str, _Answer]:
+        spark = self._spark
+        spark.label(self._tag, "anabranch: one cycle")
+        spark.set_property(PLANS, json.dumps(list(self._plans)))
+        heads = sum(name[0] == "h" for name in tasks)
+        size = sum(map(len, tasks.values()))
+        self._count(jobs=1)
+        if plans or size > MOST_IN_PROPERTIES or heads > HEADS_READY:
+            spark.set_property(PAYLOADS, None)
+            found = spark.collect(self._made_anew(tasks, self._plans if plans else {}))
+            self._count(jobs_made_anew=1)
+        else:
+            texts = {name: base64.b64encode(each).decode() for name, each in tasks.items()}
+            spark.set_property(PAYLOADS, json.dumps(texts))
+            found = spark.collect(self._ready, [self._partition(name) for name in tasks])
+        return {name: _Answer.of(answer) for name, answer in zip(tasks, found, strict=True)}
+
+    def _made_anew(self, tasks: Mapping[str, bytes], plans: Mapping[str, bytes]) -> Rdd:
+        """A job whose tasks carry their own payloads, and plans."""
+        rdds = []
+        heads = []
+        for name, payload in tasks.items():
+            item = pickle.dumps((name, payload, dict(plans)))
+            if name[0] == "l":
+                lane = int(name[1:])
+                rdds.append(self._spark.apply(self._source(lane, item), self._lanes[lane]))
+            else:
+                heads.append(item)
+        if heads:
+            rdds.append(self._spark.apply(self._spark.source(heads), self._head))
+        return self._spark.union(rdds)
+
+    # --- making ----------------------------------------------------------------------------------
+
+    @property
+    def _tag(self) -> str:
+        return f"anabranch-{self._token}"
+
+    def _as(self, variable: str, name: str = "") -> dict[str, str]:
+        return {variable: f"{self._token}{name}"}
+
+    def _place(self) -> None:
+        """Make the job: lanes where they want to be, in processes of their own, and heads."""
+        self._there = self._spark.executor_ids()
+        self._where = self.executors()
+        work = functools.partial(_task, self._lane)
+        self._lanes: list[Function] = [
+            self._spark.function(work, self._as(LANE, f"-{lane}-{self._generation[lane]}"))
+            for lane in range(self.count)
+        ]
+        lanes = [
+            self._spark.apply(self._source(lane, f"l{lane}".encode()), self._lanes[lane])
+            for lane in range(self.count)
+        ]
+        self._ready = self._spark.union([*lanes, self._heads])
+
+    def _source(self, lane: int, item: bytes) -> Rdd:
+        if lane in self._where:
+            return self._spark.source_at(item, self._where[lane])
+        return self._spark.source([item])
+
+    def _partition(self, name: str) -> int:
+        at = int(name[1:])
+        return at if name[0] == "l" else self.count + at
+
+    def _abandon(self, lanes: Mapping[int, bytes]) -> None:
+        """Leave the processes of these lanes: one of their tasks may still be running there."""
+        self._count(failures=1)
+        for lane in lanes:
+            pid = self._pids.pop(lane, None)
+            if pid is not None and self._spark.local:
+                _end_process(pid, f"{LANE}={self._token}-{lane}-")
+            self._generation[lane] += 1
+        self._place()
+
+    def _count(self, **more: int) -> None:
+        changed = {name: getattr(self._seen, name) + by for name, by in more.items()}
+        self._seen = replace(self._seen, **changed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a task said: one byte, the process, then its result, or its error's text."""
+
+    lacks: bool
+    error: str | None
+    result: bytes
+    pid: int
+
+    @classmethod
+    def of(cls, answer: bytes) -> _Answer:
+        kind, pid, rest = answer[:1], int.from_bytes(answer[1:9], "big"), answer[9:]
+        error = rest.decode() if kind == _FAILED else None
+        return cls(kind == _LACKING, error, rest if kind == _DONE else b"", pid)
+
+
+def _end_process(pid: int, variable: str) -> None:
+    """End a worker of ours, if it is still the one we mean: ids of processes are used again."""
+    try:
+        if variable.encode() in Path(f"/proc/{pid}/environ").read_bytes():
+            os.kill(pid, signal.SIGKILL)
+    except OSError:
+        pass
+
+
+# --- in a worker ---------------------------------------------------------------------------------
+
+_plans: dict[str, Any] = {}
+_tasks_done = 0
+
+
+def _task(work: Work, _split: int, items: Iterator[bytes]) -> Iterator[bytes]:
+    """One task: whatever the work does, the worker lives on and there is one answer."""
+    (item,) = list(items)  # all of them, or Spark would throw the worker away
+    answer = _answer(work, item)
+    _settle()
+    yield answer
+
+
+def _answer(work: Work, item: bytes) -> bytes:
+    me = os.getpid().to_bytes(8, "big")
+    wanted = json.loads(task_property(PLANS) or "[]")
+    name, payload, plans = _told(item)
+    for gone in set(_plans) - set(wanted):
+        del _plans[gone]
+    try:
+        for plan in wanted:
+            if plan not in _plans:
+                if plan not in plans:
+                    return _LACKING + me
+                _plans[plan] = pickle.loads(plans[plan])  # noqa: S301 - the driver's own
+        result = b"".join(work(_plans, int(name[1:]), iter((payload,)))) if payload else b""
+    except Exception:  # noqa: BLE001 - an error must not end the process, which holds state
+        return _FAILED + me + traceback.format_exc().encode()
+    return _DONE + me + result
+
+
+def _told(item: bytes) -> tuple[str, bytes, Mapping[str, bytes]]:
+    """The task's name, payload and plans: from the job's properties or from the item itself."""
+    payloads = task_property(PAYLOADS)
+    if payloads is None:
+        name, payload, plans = pickle.loads(item)  # noqa: S301 - the driver's own
+        return name, payload, plans
+    name = item.decode()
+    return name, base64.b64decode(json.loads(payloads)[name]), {}
+
+
+def _settle() -> None:
+    """Keep what this process holds out of the full collection that Spark does after each task.
+
+    That collection takes 10 ms with nothing but PySpark and Polars loaded, more with state. To
+    freeze takes none; what is garbage by then is found at the next of our own collections.
+    """
+    global _tasks_done  # noqa: PLW0603 - of this process, like the garbage collector
+    if _tasks_done % TASKS_BETWEEN_COLLECTIONS == 1:
+        gc.unfreeze()
+        gc.collect()
+    gc.freeze()
+    _tasks_done += 1

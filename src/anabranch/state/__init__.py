@@ -1,0 +1,1 @@
+"""What is remembered: stores, deltas, the commit protocol, recovery; defines nothing."""

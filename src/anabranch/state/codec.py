@@ -1,0 +1,389 @@
+"""Python values as bytes: what users keep in state, and keys.
+
+    version (1 byte)  value
+    value   = tag (1 byte)  body
+    N F T                 None, False, True
+    i  8 bytes            whole number in 64 bits, little endian
+    I  length  bytes      any other whole number, two's complement
+    d  8 bytes            float; every NaN is one
+    s b  length  bytes    text (UTF-8), bytes
+    m  8 bytes  zone      datetime: microseconds of its clock since 1970
+    a  4 bytes            date: days since 0001-01-01
+    t  8 bytes  zone      time of day: microseconds
+    l  4 4 4 bytes        timedelta: days, seconds, microseconds
+    e  length  bytes      Decimal, as text
+    L U S Z  count  ...   list, tuple, set, frozenset (sets in the order of their encodings)
+    D  count  ...         dict: key, value, in its own order
+    zone    = fold (1 byte), N | o (offset: 4 4 4 bytes, name: s or N) | z length bytes (a name)
+    length, count = 7 bits a byte, the lowest first, the highest bit says that more follow
+
+Values of the same type that are equal have the same bytes, except that 0.0 and -0.0 stay what they
+are, dicts keep their order and decimals their digits: nothing that a program can see is lost. Only
+the types themselves are taken, no subclasses: those would come back as something else.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
+from decimal import Decimal, InvalidOperation
+from typing import Any, NoReturn, TypeAlias
+from zoneinfo import ZoneInfo
+
+from anabranch.errors import CheckpointError
+
+VERSION = 1
+DEEPEST = 64
+"""How deep values may lie in each other; a value that contains itself ends here too."""
+
+_Out: TypeAlias = list[bytes]
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - what the clock shows, whatever its zone
+_MICROSECOND = timedelta(microseconds=1)
+_WORD, _DAYS, _SPAN = struct.Struct("<q"), struct.Struct("<i"), struct.Struct("<iii")
+_DOUBLE = struct.Struct("<d")
+_NAN = b"d" + _DOUBLE.pack(math.nan)
+_HEAD = bytes([VERSION])
+_LOW, _HIGH = -(2**63), 2**63 - 1
+
+
+def encode(value: Any) -> bytes:
+    """A value as bytes; a TypeError names the type that cannot be kept.
+
+    >>> decode(encode({"a": [1, None, (2.5, b"x")]}))
+    {'a': [1, None, (2.5, b'x')]}
+    """
+    out = [_HEAD]
+    write = _WRITERS.get(type(value))
+    if write is None:
+        _refuse(value)
+    write(value, out, 0)
+    return b"".join(out)
+
+
+def decode(code: bytes) -> Any:
+    """The value in bytes that `encode` gave; a CheckpointError if they are anything else."""
+    if code[:1] != _HEAD:
+        message = "a kept value has an unknown version"
+        have = f"version {code[0]}" if code else "no bytes at all"
+        raise CheckpointError(message, have=have, so=f"version {VERSION} is known here")
+    reader = _Reader(code)
+    try:
+        value = reader.value(0)
+    except _MALFORMED as error:
+        raise _broken(str(error), reader.at) from error
+    if reader.at != len(code):
+        why = "bytes follow the value"
+        raise _broken(why, reader.at)
+    return value
+
+
+def _refuse(value: Any) -> NoReturn:
+    message = f"a {type(value).__name__} cannot be kept"
+    raise TypeError(message)
+
+
+# Writing
+
+
+def _write(value: Any, out: _Out, depth: int) -> None:
+    write = _WRITERS.get(type(value))
+    if write is None:
+        _refuse(value)
+    write(value, out, depth)
+
+
+def _fixed(tag: bytes) -> Callable[[Any, _Out, int], None]:
+    return lambda value, out, depth: out.append(tag)  # noqa: ARG005 - one signature for all
+
+
+def _write_int(value: int, out: _Out, depth: int) -> None:  # noqa: ARG001
+    if _LOW <= value <= _HIGH:
+        out.append(b"i" + _WORD.pack(value))
+    else:
+        _sized(b"I", value.to_bytes(_width(value), "little", signed=True), out)
+
+
+def _width(value: int) -> int:
+    """The fewest bytes that hold a number and its sign."""
+    return ((value if value >= 0 else ~value).bit_length() + 8) // 8
+
+
+def _write_float(value: float, out: _Out, depth: int) -> None:  # noqa: ARG001
+    out.append(b"d" + _DOUBLE.pack(value) if value == value else _NAN)  # noqa: PLR0124 - NaN is not
+
+
+def _write_str(value: str, out: _Out, depth: int) -> None:  # noqa: ARG001
+    _sized(b"s", value.encode("utf-8", "surrogatepass"), out)
+
+
+def _write_bytes(value: bytes, out: _Out, depth: int) -> None:  # noqa: ARG001
+    _sized(b"b", value, out)
+
+
+def _write_datetime(value: datetime, out: _Out, depth: int) -> None:
+    shown = value.replace(tzinfo=None, fold=0)
+    out.append(b"m" + _WORD.pack((shown - _EPOCH) // _MICROSECOND))
+    _write_zone(value.tzinfo, value.fold, out, depth)
+
+
+def _write_date(value: date, out: _Out, depth: int) -> None:  # noqa: ARG001
+    out.append(b"a" + _DAYS.pack(value.toordinal()))
+
+
+def _write_time(value: time, out: _Out, depth: int) -> None:
+    seconds = (value.hour * 60 + value.minute) * 60 + value.second
+    out.append(b"t" + _WORD.pack(seconds * 1_000_000 + value.microsecond))
+    _write_zone(value.tzinfo, value.fold, out, depth)
+
+
+def _write_timedelta(value: timedelta, out: _Out, depth: int) -> None:  # noqa: ARG001
+    out.append(b"l" + _SPAN.pack(value.days, value.seconds, value.microseconds))
+
+
+def _write_decimal(value: Decimal, out: _Out, depth: int) -> None:  # noqa: ARG001
+    _sized(b"e", str(value).encode(), out)
+
+
+def _write_zone(zone: tzinfo | None, fold: int, out: _Out, depth: int) -> None:
+    out.append(b"\1" if fold else b"\0")
+    if zone is None:
+        out.append(b"N")
+    elif type(zone) is timezone:
+        offset, name = zone.utcoffset(None), zone.tzname(None)
+        out.append(b"o" + _SPAN.pack(offset.days, offset.seconds, offset.microseconds))
+        _write(None if name == timezone(offset).tzname(None) else name, out, depth)
+    elif type(zone) is ZoneInfo and zone.key is not None:
+        _sized(b"z", zone.key.encode(), out)
+    else:
+        message = f"a time zone of type {type(zone).__name__} cannot be kept"
+        raise TypeError(message)
+
+
+def _items(tag: bytes) -> Callable[[Any, _Out, int], None]:
+    def write(value: Any, out: _Out, depth: int) -> None:
+        out.append(tag + _length(len(value)))
+        deeper = _deeper(depth)
+        for each in value:
+            _write(each, out, deeper)
+
+    return write
+
+
+def _members(tag: bytes) -> Callable[[Any, _Out, int], None]:
+    def write(value: Any, out: _Out, depth: int) -> None:
+        out.append(tag + _length(len(value)))
+        deeper, members = _deeper(depth), []
+        for each in value:
+            one: _Out = []
+            _write(each, one, deeper)
+            members.append(b"".join(one))
+        out.extend(sorted(members))
+
+    return write
+
+
+def _write_dict(value: dict[Any, Any], out: _Out, depth: int) -> None:
+    out.append(b"D" + _length(len(value)))
+    deeper = _deeper(depth)
+    for key, each in value.items():
+        _write(key, out, deeper)
+        _write(each, out, deeper)
+
+
+def _sized(tag: bytes, body: bytes, out: _Out) -> None:
+    out.append(tag + _length(len(body)) + body)
+
+
+def _length(count: int) -> bytes:
+    if count < 0x80:
+        return _SHORT[count]
+    found = bytearray()
+    while count >= 0x80:
+        found.append(count & 0x7F | 0x80)
+        count >>= 7
+    found.append(count)
+    return bytes(found)
+
+
+_SHORT = [bytes([count]) for count in range(0x80)]
+
+
+def _deeper(depth: int) -> int:
+    if depth >= DEEPEST:
+        message = f"a value lies more than {DEEPEST} deep in others, or in itself"
+        raise TypeError(message)
+    return depth + 1
+
+
+_WRITERS: dict[type, Callable[[Any, _Out, int], None]] = {
+    type(None): _fixed(b"N"),
+    bool: lambda value, out, depth: out.append(b"T" if value else b"F"),  # noqa: ARG005
+    int: _write_int,
+    float: _write_float,
+    str: _write_str,
+    bytes: _write_bytes,
+    datetime: _write_datetime,
+    date: _write_date,
+    time: _write_time,
+    timedelta: _write_timedelta,
+    Decimal: _write_decimal,
+    list: _items(b"L"),
+    tuple: _items(b"U"),
+    set: _members(b"S"),
+    frozenset: _members(b"Z"),
+    dict: _write_dict,
+}
+
+
+# Reading
+
+
+class _Malformed(Exception):
+    """Bytes that no value has."""
+
+
+_MALFORMED = (
+    _Malformed, struct.error, ValueError, OverflowError, TypeError, LookupError, InvalidOperation,
+)  # fmt: skip
+
+
+class _Reader:
+    """A place in the bytes; everything it takes is there and is small enough."""
+
+    __slots__ = ("at", "code")
+
+    def __init__(self, code: bytes) -> None:
+        """Begin behind the version."""
+        self.code, self.at = code, 1
+
+    def value(self, depth: int) -> Any:
+        tag = self.take(1)
+        if tag in _CONSTANTS:
+            return _CONSTANTS[tag]
+        if tag in _READERS:
+            return _READERS[tag](self)
+        if tag not in _CONTAINERS:
+            raise _Malformed(f"no value begins with {tag!r}")  # noqa: EM102 - told below
+        if depth >= DEEPEST:
+            raise _Malformed("too deep")  # noqa: EM101 - told below
+        return _CONTAINERS[tag](self, self.length(), depth + 1)
+
+    def take(self, count: int) -> bytes:
+        end = self.at + count
+        if end > len(self.code):
+            raise _Malformed("it is cut short")  # noqa: EM101 - told below
+        found = self.code[self.at : end]
+        self.at = end
+        return found
+
+    def length(self) -> int:
+        """A length or a count, which no more than the bytes that are left can satisfy."""
+        found = shift = 0
+        while True:
+            byte = self.take(1)[0]
+            found |= (byte & 0x7F) << shift
+            shift += 7
+            if not byte & 0x80:
+                break
+            if shift > 63:
+                raise _Malformed("a length has no end")  # noqa: EM101 - told below
+        if found > len(self.code) - self.at:
+            raise _Malformed("a length is beyond the end")  # noqa: EM101 - told below
+        return found
+
+    def sized(self) -> bytes:
+        return self.take(self.length())
+
+    def word(self) -> int:
+        found: int = _WORD.unpack(self.take(8))[0]
+        return found
+
+    def zone(self) -> dict[str, Any]:
+        fold = self.take(1)[0]
+        tag = self.take(1)
+        if fold > 1 or tag not in b"Noz":
+            raise _Malformed("no time zone looks like this")  # noqa: EM101 - told below
+        zone: tzinfo | None = None
+        if tag == b"o":
+            zone = _offset(_span(self), self.value(DEEPEST))
+        elif tag == b"z":
+            zone = ZoneInfo(self.sized().decode())
+        return {"fold": fold, "tzinfo": zone}
+
+
+def _offset(offset: timedelta, name: Any) -> timezone:
+    if name is not None:
+        return timezone(offset, name)
+    return UTC if not offset else timezone(offset)
+
+
+def _span(reader: _Reader) -> timedelta:
+    days, seconds, micros = _SPAN.unpack(reader.take(12))
+    return timedelta(days, seconds, micros)
+
+
+def _big(reader: _Reader) -> int:
+    body = reader.sized()
+    found = int.from_bytes(body, "little", signed=True)
+    if _LOW <= found <= _HIGH or _width(found) != len(body):
+        raise _Malformed("a whole number is longer than it need be")  # noqa: EM101 - told below
+    return found
+
+
+def _datetime(reader: _Reader) -> datetime:
+    shown = _EPOCH + timedelta(microseconds=reader.word())
+    return shown.replace(**reader.zone())
+
+
+def _time(reader: _Reader) -> time:
+    shown = reader.word()
+    if not 0 <= shown < 86_400_000_000:
+        raise _Malformed("no day has such a time")  # noqa: EM101 - told below
+    return (_EPOCH + timedelta(microseconds=shown)).time().replace(**reader.zone())
+
+
+def _dict(reader: _Reader, count: int, depth: int) -> dict[Any, Any]:
+    found: dict[Any, Any] = {}
+    for _ in range(count):
+        key = reader.value(depth)
+        found[key] = reader.value(depth)
+    _whole(found, count)
+    return found
+
+
+def _whole(found: Any, count: int) -> Any:
+    if len(found) != count:
+        raise _Malformed("an element comes twice")  # noqa: EM101 - told below
+    return found
+
+
+def _some(reader: _Reader, count: int, depth: int) -> list[Any]:
+    return [reader.value(depth) for _ in range(count)]
+
+
+_CONSTANTS: dict[bytes, Any] = {b"N": None, b"F": False, b"T": True}
+_READERS: dict[bytes, Callable[[_Reader], Any]] = {
+    b"i": _Reader.word,
+    b"I": _big,
+    b"d": lambda reader: _DOUBLE.unpack(reader.take(8))[0],
+    b"s": lambda reader: reader.sized().decode("utf-8", "surrogatepass"),
+    b"b": _Reader.sized,
+    b"m": _datetime,
+    b"a": lambda reader: date.fromordinal(_DAYS.unpack(reader.take(4))[0]),
+    b"t": _time,
+    b"l": _span,
+    b"e": lambda reader: Decimal(reader.sized().decode("ascii")),
+}
+_CONTAINERS: dict[bytes, Callable[[_Reader, int, int], Any]] = {
+    b"L": _some,
+    b"U": lambda reader, count, depth: tuple(_some(reader, count, depth)),
+    b"S": lambda reader, count, depth: _whole(set(_some(reader, count, depth)), count),
+    b"Z": lambda reader, count, depth: _whole(frozenset(_some(reader, count, depth)), count),
+    b"D": _dict,
+}
+
+
+def _broken(why: str, at: int) -> CheckpointError:
+    return CheckpointError("a kept value cannot be read", why=f"{why}, at byte {at}")

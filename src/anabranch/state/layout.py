@@ -1,0 +1,469 @@
+"""What lies where in a checkpoint, and what is in its small files.
+
+    metadata                        which program this is the checkpoint of
+    lease/<n>                       run n has begun; the highest n owns the directory
+    epochs/<epoch>_<run>.plan       written ahead: what the epoch will read
+    state/<operator>/
+      <epoch>_<run>_<lane>_<id>.delta   what a lane changed, up to that epoch
+      <epoch>_<run>_<lane>_<id>.snap    all that a lane held after that epoch
+    commits/<number>                a group of epochs is durable: the only commit point
+    published/<number>              all output up to that commit is visible
+
+Numbers are written with ten digits, so that names sort as numbers do. Files are made once and never
+changed.
+
+Commits are numbered one after the other, and their files are named by the number, not by an epoch:
+of two runs that commit after the same commit, with groups of whatever length, only one can make the
+file. Plans carry their run, so that what a fenced run still writes is in nobody's way; the commits
+say which plans count (`Commit.plans`, `Commit.adopted`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, unquote
+
+from anabranch.ids import Offset, Partition
+from anabranch.state.envelope import (
+    Fields,
+    Json,
+    as_count,
+    as_int,
+    as_json,
+    as_partition,
+    as_text,
+    mapping_of,
+    object_of,
+    optional,
+    pair_of,
+    pairs,
+    refuse,
+    seal,
+    tuple_of,
+    unseal,
+)
+
+FORMAT = 1
+METADATA = "metadata"
+LEASES, PLANS, STATE, COMMITS, PUBLISHED = "lease/", "epochs/", "state/", "commits/", "published/"
+
+_LONGEST_NAME = 120
+_NUMBER = re.compile(r"[0-9]{10,19}")
+_PLAN = re.compile(r"epochs/([0-9]{10,19})_([0-9]+)\.plan")
+_DELTA = re.compile(r"state/([^/]+)/([0-9]{10,19})_([0-9]+)_([0-9]+)_([0-9A-Za-z-]+)\.(delta|snap)")
+
+
+def lease_path(number: int) -> str:
+    """Where the lease of a run is.
+
+    >>> lease_path(3)
+    'lease/0000000003'
+    """
+    return f"{LEASES}{number:010d}"
+
+
+def plan_path(epoch: int, run: int) -> str:
+    """Where a run plans an epoch.
+
+    >>> plan_path(12, 3)
+    'epochs/0000000012_3.plan'
+    """
+    return f"{PLANS}{epoch:010d}_{run}.plan"
+
+
+def commit_path(number: int) -> str:
+    """Where a commit is.
+
+    >>> commit_path(4)
+    'commits/0000000004'
+    """
+    return f"{COMMITS}{number:010d}"
+
+
+def published_path(number: int) -> str:
+    """Where it is written that a commit is published, and all before it.
+
+    >>> published_path(4)
+    'published/0000000004'
+    """
+    return f"{PUBLISHED}{number:010d}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaName:
+    """The name of a delta or snapshot: the last epoch in it, and the attempt that wrote it.
+
+    >>> DeltaName("count by/user", epoch=7, run=2, lane=1, id="0a").path
+    'state/count%20by%2Fuser/0000000007_2_1_0a.delta'
+    """
+
+    operator: str
+    epoch: int
+    run: int
+    lane: int
+    id: str
+    snapshot: bool = False
+
+    @property
+    def path(self) -> str:
+        """The file's path in the checkpoint."""
+        suffix = "snap" if self.snapshot else "delta"
+        name = f"{self.epoch:010d}_{self.run}_{self.lane}_{self.id}.{suffix}"
+        return f"{STATE}{folder_of(self.operator)}/{name}"
+
+
+def folder_of(operator: str) -> str:
+    """An operator's name as that of a folder: plain ASCII, and no longer than a folder may be."""
+    plain = quote(operator, safe=" ").replace(" ", "%20").replace("~", "%7E")
+    if plain.startswith("."):
+        plain = "%2E" + plain[1:]
+    if len(plain) <= _LONGEST_NAME:
+        return plain
+    return f"{plain[: _LONGEST_NAME - 33]}~{hashlib.sha256(operator.encode()).hexdigest()[:32]}"
+
+
+def is_snapshot(path: str) -> bool:
+    """Whether a file holds all that its lane held, so that nothing older is needed with it."""
+    return path.endswith(".snap")
+
+
+def number_of(path: str) -> int | None:
+    """The number of a lease, commit or acknowledgement; None: it is no such file.
+
+    >>> number_of("commits/0000000004")
+    4
+    """
+    name = path.rpartition("/")[2]
+    return int(name) if _NUMBER.fullmatch(name) else None
+
+
+def plan_of(path: str) -> tuple[int, int] | None:
+    """The epoch and run in a plan's name; None: it is no plan.
+
+    >>> plan_of("epochs/0000000012_3.plan")
+    (12, 3)
+    """
+    found = _PLAN.fullmatch(path)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def delta_of(path: str) -> DeltaName | None:
+    """What a delta's path says; of a very long operator's name only its beginning. None: no delta.
+
+    >>> delta_of("state/count/0000000007_2_1_0a.snap").lane
+    1
+    """
+    found = _DELTA.fullmatch(path)
+    if found is None:
+        return None
+    operator, epoch, run, lane, unique, suffix = found.groups()
+    name = unquote(operator)
+    return DeltaName(name, int(epoch), int(run), int(lane), unique, snapshot=suffix == "snap")
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """Which program a checkpoint is of.
+
+    >>> Metadata.from_bytes("metadata", Metadata("q1", "views", 0).to_bytes()).program
+    'views'
+    """
+
+    id: str
+    program: str
+    created: int
+    """Microseconds since 1970-01-01 UTC."""
+    format: int = FORMAT
+
+    def to_bytes(self) -> bytes:
+        """The file's content."""
+        return seal(
+            {"id": self.id, "program": self.program, "created": self.created, "format": self.format}
+        )
+
+    @classmethod
+    def from_bytes(cls, path: str, data: bytes) -> Metadata:
+        """Read the file's content."""
+        fields = Fields(path, unseal(path, data))
+        found = cls(
+            id=fields.take("id", as_text),
+            program=fields.take("program", as_text),
+            created=fields.take("created", as_int),
+            format=fields.take("format", as_count),
+        )
+        fields.finish()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right of a run to write to a checkpoint: it has it until there is a higher number.
+
+    The number is what plans, deltas and commits call their `run`.
+
+    >>> Lease.from_bytes("lease/1", Lease(1, "r-1", "host:77").to_bytes()).holder
+    'host:77'
+    """
+
+    number: int
+    run_id: str
+    holder: str
+
+    def to_bytes(self) -> bytes:
+        """The file's content."""
+        return seal({"number": self.number, "run_id": self.run_id, "holder": self.holder})
+
+    @classmethod
+    def from_bytes(cls, path: str, data: bytes) -> Lease:
+        """Read the file's content."""
+        fields = Fields(path, unseal(path, data))
+        found = cls(
+            number=fields.take("number", as_count),
+            run_id=fields.take("run_id", as_text),
+            holder=fields.take("holder", as_text),
+        )
+        fields.finish()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class EpochPlan:
+    """What an epoch will read, written before any of it is read (M1).
+
+    An epoch that was planned and not committed is run again with these very offsets. `hint` and
+    `memory` are JSON values of the source's; `lanes` and `owners` (the version of the table of
+    owners) say how wide it was meant to run. `run` is filled in by the commit machine.
+
+    >>> plan = EpochPlan(epoch=4, source="clicks", offsets={0: (7, 9)})
+    >>> EpochPlan.from_bytes("epochs/4_1.plan", plan.to_bytes()) == plan
+    True
+    """
+
+    epoch: int
+    source: str
+    offsets: Mapping[Partition, tuple[Offset, Offset]]
+    idle: tuple[Partition, ...] = ()
+    finished: tuple[Partition, ...] = ()
+    hint: Json = None
+    lanes: int = 0
+    owners: int = 0
+    memory: Json = None
+    run: int = 0
+
+    @property
+    def path(self) -> str:
+        """Where this plan is."""
+        return plan_path(self.epoch, self.run)
+
+    def to_bytes(self) -> bytes:
+        """The file's content."""
+        return seal(
+            {
+                "epoch": self.epoch,
+                "run": self.run,
+                "source": self.source,
+                "offsets": [[each, list(range_)] for each, range_ in self.offsets.items()],
+                "idle": list(self.idle),
+                "finished": list(self.finished),
+                "hint": self.hint,
+                "lanes": self.lanes,
+                "owners": self.owners,
+                "memory": self.memory,
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, path: str, data: bytes) -> EpochPlan:
+        """Read the file's content."""
+        fields = Fields(path, unseal(path, data))
+        found = cls(
+            epoch=fields.take("epoch", as_count),
+            run=fields.take("run", as_count),
+            source=fields.take("source", as_text),
+            offsets=fields.take("offsets", mapping_of(as_partition, pair_of(as_json, as_json))),
+            idle=fields.take("idle", tuple_of(as_partition)),
+            finished=fields.take("finished", tuple_of(as_partition)),
+            hint=fields.take("hint", as_json),
+            lanes=fields.take("lanes", as_count),
+            owners=fields.take("owners", as_count),
+            memory=fields.take("memory", as_json),
+        )
+        fields.finish()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """All output up to a commit has been published.
+
+    >>> Acknowledgement.from_bytes("published/4", Acknowledgement(4, 2).to_bytes())
+    Acknowledgement(number=4, run=2)
+    """
+
+    number: int
+    run: int
+
+    def to_bytes(self) -> bytes:
+        """The file's content."""
+        return seal({"number": self.number, "run": self.run})
+
+    @classmethod
+    def from_bytes(cls, path: str, data: bytes) -> Acknowledgement:
+        """Read the file's content."""
+        fields = Fields(path, unseal(path, data))
+        found = cls(fields.take("number", as_count), fields.take("run", as_count))
+        fields.finish()
+        return found
+
+
+_PerPartition = Mapping[str, Mapping[Partition, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A group of consecutive epochs that is durable, all or none, with what was true after it.
+
+    `watermarks` (microseconds; None: before all time), `positions`, `row_numbers` and
+    `greatest_times` are by source, the last three by partition as well. `owners` has the lane of
+    each slice. `deltas` names the winning attempts by operator and lane, `staged` the winning
+    output by sink, epoch by epoch, the messages in the order of their rows. The first commit of
+    each run has no epochs (`last` is `first` - 1): it closes the log to older runs.
+
+    The commit machine fills in the rest: `number`, `run`, `parent` (a number), `plans` (paths, one
+    an epoch), `adopted` (paths of plans of older runs that are still to be run) and `state_from`
+    (the oldest commit whose deltas are needed to make the state; None: there is no state).
+
+    >>> commit = Commit(first=0, last=1, positions={"clicks": {0: 9, "a": None}})
+    >>> Commit.from_bytes("commits/1", commit.to_bytes()) == commit
+    True
+    """
+
+    first: int
+    last: int
+    watermarks: Mapping[str, int | None] = field(default_factory=dict)
+    positions: Mapping[str, Mapping[Partition, Offset]] = field(default_factory=dict)
+    row_numbers: Mapping[str, Mapping[Partition, int]] = field(default_factory=dict)
+    greatest_times: Mapping[str, Mapping[Partition, int]] = field(default_factory=dict)
+    owners: tuple[int, ...] = ()
+    lanes: int = 0
+    deltas: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    staged: Mapping[str, tuple[tuple[int, tuple[Json, ...]], ...]] = field(default_factory=dict)
+    statistics: Mapping[str, Json] = field(default_factory=dict)
+    number: int = 0
+    run: int = 0
+    parent: int | None = None
+    plans: tuple[str, ...] = ()
+    adopted: tuple[str, ...] = ()
+    state_from: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be a group of epochs."""
+        if not 0 <= self.first <= self.last + 1:
+            message = f"a commit of epochs {self.first} to {self.last}"
+            raise ValueError(message)
+        if any(not 0 <= lane < self.lanes for lane in self.owners):
+            message = f"slices are owned by lanes that are not there; lanes: {self.lanes}"
+            raise ValueError(message)
+        self._check_deltas()
+        self._check_staged()
+
+    def _check_deltas(self) -> None:
+        for operator, by_lane in self.deltas.items():
+            if not by_lane.keys() <= set(self.owners):
+                message = f"deltas of {operator!r} are of lanes that own no slice: {list(by_lane)}"
+                raise ValueError(message)
+            if any(delta_of(path) is None for path in by_lane.values()):
+                message = f"deltas of {operator!r} are not named as deltas are: {by_lane}"
+                raise ValueError(message)
+
+    def _check_staged(self) -> None:
+        for sink, entries in self.staged.items():
+            epochs = [epoch for epoch, _ in entries]
+            inside = all(self.first <= epoch <= self.last for epoch in epochs)
+            if not inside or epochs != sorted(set(epochs)):
+                message = (
+                    f"output of {sink!r} is staged for epochs {epochs}, not each once in order"
+                )
+                raise ValueError(message)
+
+    @property
+    def is_opening(self) -> bool:
+        """Whether this is a run's first, without epochs."""
+        return self.last < self.first
+
+    @property
+    def delta_paths(self) -> tuple[str, ...]:
+        """The paths of all deltas and snapshots it names."""
+        return tuple(path for by_lane in self.deltas.values() for path in by_lane.values())
+
+    @property
+    def path(self) -> str:
+        """Where this commit is."""
+        return commit_path(self.number)
+
+    def to_bytes(self) -> bytes:
+        """The file's content."""
+        return seal(
+            {
+                "number": self.number,
+                "run": self.run,
+                "parent": self.parent,
+                "first": self.first,
+                "last": self.last,
+                "watermarks": dict(self.watermarks),
+                "positions": _by_partition(self.positions),
+                "row_numbers": _by_partition(self.row_numbers),
+                "greatest_times": _by_partition(self.greatest_times),
+                "owners": list(self.owners),
+                "lanes": self.lanes,
+                "deltas": {each: pairs(by_lane) for each, by_lane in self.deltas.items()},
+                "staged": {
+                    sink: [[epoch, list(messages)] for epoch, messages in entries]
+                    for sink, entries in self.staged.items()
+                },
+                "plans": list(self.plans),
+                "adopted": list(self.adopted),
+                "state_from": self.state_from,
+                "statistics": dict(self.statistics),
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, path: str, data: bytes) -> Commit:
+        """Read the file's content."""
+        fields = Fields(path, unseal(path, data))
+        values: dict[str, Any] = {key: fields.take(key, check) for key, check in _COMMIT.items()}
+        fields.finish()
+        try:
+            return cls(**values)
+        except ValueError as error:
+            refuse(path, str(error), error)
+
+
+_COMMIT = {
+    "number": as_count,
+    "run": as_count,
+    "parent": optional(as_count),
+    "first": as_count,
+    "last": as_int,
+    "watermarks": object_of(optional(as_int)),
+    "positions": object_of(mapping_of(as_partition, as_json)),
+    "row_numbers": object_of(mapping_of(as_partition, as_count)),
+    "greatest_times": object_of(mapping_of(as_partition, as_int)),
+    "owners": tuple_of(as_count),
+    "lanes": as_count,
+    "deltas": object_of(mapping_of(as_count, as_text)),
+    "staged": object_of(tuple_of(pair_of(as_count, tuple_of(as_json)))),
+    "plans": tuple_of(as_text),
+    "adopted": tuple_of(as_text),
+    "state_from": optional(as_count),
+    "statistics": object_of(as_json),
+}
+
+
+def _by_partition(mapping: _PerPartition) -> dict[str, list[list[Json]]]:
+    return {source: pairs(by_partition) for source, by_partition in mapping.items()}

@@ -1,0 +1,249 @@
+"""From the files of a checkpoint to what a run begins with.
+
+What the last commit names is there, or the checkpoint is refused. What nobody committed is
+tentative: plans are run again with the same offsets, deltas are garbage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from anabranch.errors import CheckpointError
+from anabranch.state.delta import Delta, check_chain, unpack
+from anabranch.state.envelope import Json, refuse
+from anabranch.state.layout import (
+    COMMITS,
+    LEASES,
+    METADATA,
+    PLANS,
+    PUBLISHED,
+    Commit,
+    EpochPlan,
+    commit_path,
+    delta_of,
+    lease_path,
+    number_of,
+    plan_of,
+    published_path,
+)
+from anabranch.state.retention import Link, Retention, needed_links
+from anabranch.state.store import Missing, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Unpublished:
+    """Output of an epoch that is committed, and perhaps not visible yet."""
+
+    number: int
+    epoch: int
+    sink: str
+    messages: tuple[Json, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a run begins with.
+
+    `commit` is None where no epoch was ever committed; else its positions, watermarks and owners
+    are those to go on from. `plans` are the epochs behind it, to be run again as they are. `chains`
+    has the files of each operator's state, oldest first.
+    """
+
+    lease: int
+    commit: Commit | None = None
+    plans: tuple[EpochPlan, ...] = ()
+    chains: Mapping[str, tuple[Link, ...]] = field(default_factory=dict)
+    unpublished: tuple[Unpublished, ...] = ()
+    garbage: tuple[str, ...] = ()
+    history: tuple[Commit, ...] = ()
+    acknowledged: int | None = None
+
+    @property
+    def next_epoch(self) -> int:
+        """The first epoch that is neither committed nor planned."""
+        return (self.commit.last + 1 if self.commit else 0) + len(self.plans)
+
+    @property
+    def published_up_to(self) -> int:
+        """The last commit of which, and of all before it, nothing is left to publish."""
+        return _published_up_to(self.history, self.unpublished)
+
+    def chain(self, operator: str, lane: int) -> tuple[str, ...]:
+        """The paths of what a lane wrote of an operator's state, oldest first.
+
+        After a change of owners a slice's rows are in files of several lanes: then take `chains`.
+        """
+        return tuple(link.path for link in self.chains.get(operator, ()) if link.lane == lane)
+
+
+def recover(store: Store, keep: int | None = None) -> Recovered:
+    """Read a checkpoint; whoever calls has the lease. `keep` commits are not garbage."""
+    files = frozenset(store.list(""))
+    acknowledged = _highest(files, PUBLISHED)
+    history = _read_history(store, files, acknowledged)
+    newest = history[-1] if history else None
+    plans = _read_plans(store, files, newest)
+    unpublished = tuple(_unpublished(history, acknowledged))
+    retention = Retention(keep)
+    for commit in history:
+        retention.add(commit)
+    retention.expire(_published_up_to(history, unpublished))
+    lease = _highest(files, LEASES) or 0
+    kept = {METADATA, lease_path(lease), *(plan.path for plan in plans)}
+    if acknowledged is not None:
+        kept.add(published_path(acknowledged))
+    return Recovered(
+        lease=lease,
+        commit=newest if newest and newest.last >= 0 else None,
+        plans=plans,
+        chains=_chains(history, files),
+        unpublished=unpublished,
+        garbage=tuple(sorted(filter(_is_ours, files - kept - retention.referenced()))),
+        history=tuple(retention.commits),
+        acknowledged=acknowledged,
+    )
+
+
+def read_chain(store: Store, paths: Sequence[str]) -> list[Delta]:
+    """The deltas of one lane, oldest first, each checked to follow the one before."""
+    deltas = [read_delta(store, path) for path in paths]
+    check_chain(deltas)
+    return deltas
+
+
+def read_delta(store: Store, path: str) -> Delta:
+    """A delta that a commit names: it must be there, whole, and what its name says."""
+    try:
+        delta = unpack(store.read(path), path)
+    except Missing:
+        raise _missing(path, "a commit names it") from None
+    if delta.path != path:
+        refuse(path, f"it is {delta.path} under another name")
+    return delta
+
+
+def read_plan(store: Store, path: str) -> EpochPlan:
+    """A plan that a commit names: it must be there, whole, and what its name says."""
+    try:
+        plan = EpochPlan.from_bytes(path, store.read(path))
+    except Missing:
+        raise _missing(path, "a commit names it") from None
+    if plan.path != path:
+        refuse(path, f"it is {plan.path} under another name")
+    return plan
+
+
+def _is_ours(path: str) -> bool:
+    """Whether a name is one we give: a file that somebody else put there is not ours to delete."""
+    if path.startswith((LEASES, COMMITS, PUBLISHED)):
+        return number_of(path) is not None
+    return plan_of(path) is not None or delta_of(path) is not None
+
+
+def _highest(files: frozenset[str], folder: str) -> int | None:
+    return max(_numbers(files, folder), default=None)
+
+
+def _numbers(files: frozenset[str], folder: str) -> Iterator[int]:
+    numbers = (number_of(path) for path in files if path.startswith(folder))
+    return (number for number in numbers if number is not None)
+
+
+def _read_history(store: Store, files: frozenset[str], acknowledged: int | None) -> list[Commit]:
+    """The commits from the newest back to the first gap, oldest first; what is needed is there."""
+    numbers = set(_numbers(files, COMMITS))
+    number = max(numbers, default=None)
+    if number is None:
+        _refuse_lost_commits(acknowledged)
+        return []
+    history = [_read_commit(store, number)]
+    while number - 1 in numbers:
+        try:
+            history.append(_read_commit(store, number - 1))
+        except Missing:
+            # An older run, just fenced, was still letting go of old commits.
+            break
+        number -= 1
+    history.reverse()
+    needed = history[-1].state_from
+    if needed is not None and needed < number:
+        raise _missing(commit_path(number - 1), "it names deltas that the state is made of")
+    return history
+
+
+def _refuse_lost_commits(acknowledged: int | None) -> None:
+    if acknowledged is not None:
+        raise _missing(commit_path(acknowledged), "its output has been published")
+
+
+def _read_commit(store: Store, number: int) -> Commit:
+    path = commit_path(number)
+    commit = Commit.from_bytes(path, store.read(path))
+    if commit.number != number:
+        refuse(path, f"it is commit {commit.number} under another name")
+    return commit
+
+
+def _read_plans(
+    store: Store, files: frozenset[str], newest: Commit | None
+) -> tuple[EpochPlan, ...]:
+    """The plans behind the newest commit that count: its run's own, and those it adopted.
+
+    Any other is of a run that had been fenced when it wrote it.
+    """
+    if newest is None:
+        return ()
+    named = [(plan_of(path), path) for path in files if path.startswith(PLANS)]
+    own = {parts[0]: path for parts, path in named if parts and parts[1] == newest.run}
+    adopted = {parts[0]: path for path in newest.adopted if (parts := plan_of(path))}
+    paths = own | adopted
+    plans: list[EpochPlan] = []
+    while path := paths.get(newest.last + 1 + len(plans)):
+        plan = _try_plan(store, path, required=path in newest.adopted)
+        if plan is None:
+            break
+        plans.append(plan)
+    return tuple(plans)
+
+
+def _try_plan(store: Store, path: str, *, required: bool) -> EpochPlan | None:
+    """A plan, or None where it is not whole: power was lost, and nobody committed the epoch."""
+    try:
+        return read_plan(store, path)
+    except CheckpointError:
+        if required:
+            raise
+        return None
+
+
+def _unpublished(history: Sequence[Commit], acknowledged: int | None) -> Iterator[Unpublished]:
+    for commit in history:
+        if acknowledged is not None and commit.number <= acknowledged:
+            continue
+        for sink, entries in commit.staged.items():
+            for epoch, messages in entries:
+                yield Unpublished(commit.number, epoch, sink, messages)
+
+
+def _published_up_to(history: Sequence[Commit], unpublished: Sequence[Unpublished]) -> int:
+    newest = history[-1].number if history else 0
+    return min((each.number - 1 for each in unpublished), default=newest)
+
+
+def _chains(history: Sequence[Commit], files: frozenset[str]) -> dict[str, tuple[Link, ...]]:
+    chains: dict[str, list[Link]] = {}
+    for link in needed_links(history):
+        if link.path not in files:
+            raise _missing(link.path, f"{commit_path(link.number)} names it")
+        chains.setdefault(link.operator, []).append(link)
+    return {
+        operator: tuple(sorted(links, key=lambda link: (link.number, link.lane)))
+        for operator, links in chains.items()
+    }
+
+
+def _missing(path: str, why: str) -> CheckpointError:
+    message = f"checkpoint file {path} is missing"
+    so = "restore it from a copy of the checkpoint, or start from a savepoint"
+    return CheckpointError(message, why=why, so=so)

@@ -1,0 +1,132 @@
+"""Which files of a checkpoint are still needed.
+
+The last commits can each be gone back to, so whatever they need is kept: the deltas of a chain,
+back to the snapshots it begins with, and the commits that name those deltas. Without snapshots a
+chain begins with the first commit, and only plans and acknowledgements go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from anabranch.state.layout import Commit, is_snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One file of an operator's chain: the commit that names it, the lane that wrote it."""
+
+    number: int
+    operator: str
+    lane: int
+    path: str
+
+
+def needed_links(history: Sequence[Commit]) -> Iterator[Link]:
+    """The files that the state after the last of these commits is made of, newest first.
+
+    A file is needed while one of its lane's slices has met no snapshot on the way back.
+
+    >>> old, new = "state/n/0000000001_1_0_a.delta", "state/n/0000000002_1_0_b.snap"
+    >>> first = Commit(0, 1, owners=(0,), lanes=1, deltas={"n": {0: old}}, number=7)
+    >>> second = Commit(2, 2, owners=(0,), lanes=1, deltas={"n": {0: new}}, number=8)
+    >>> [link.number for link in needed_links([first, second])]
+    [8]
+    """
+    closed: dict[str, set[int]] = {}
+    for commit in reversed(history):
+        for operator, by_lane in commit.deltas.items():
+            done = closed.setdefault(operator, set())
+            whole: set[int] = set()
+            for lane, path in by_lane.items():
+                slices = {each for each, owner in enumerate(commit.owners) if owner == lane}
+                if not slices <= done:
+                    yield Link(commit.number, operator, lane, path)
+                if is_snapshot(path):
+                    whole |= slices
+            done |= whole
+
+
+class Retention:
+    """The commits that are kept, and what may go when there are more."""
+
+    def __init__(self, keep: int | None) -> None:
+        """Keep the last `keep` commits that have epochs, and what they need; None: everything."""
+        if keep is not None and keep < 1:
+            message = f"at least one commit is kept, not {keep}"
+            raise ValueError(message)
+        self._keep = keep
+        self._commits: list[Commit] = []
+        # Before this one commits are kept only for their deltas; their plans are gone.
+        self._window = self._with_epochs = 0
+        self._state_from: int | None = None
+
+    @property
+    def commits(self) -> Sequence[Commit]:
+        """All that are kept, oldest first."""
+        return tuple(self._commits)
+
+    @property
+    def newest(self) -> Commit | None:
+        """The last that was added."""
+        return self._commits[-1] if self._commits else None
+
+    @property
+    def state_from(self) -> int | None:
+        """The oldest commit that is kept and names a delta."""
+        return self._state_from
+
+    def referenced(self) -> frozenset[str]:
+        """The paths of all that is kept: commits, their deltas, the plans of the last ones."""
+        plans = (path for each in self._commits[self._window :] for path in each.plans)
+        deltas = (path for each in self._commits for path in each.delta_paths)
+        return frozenset((*plans, *deltas, *(each.path for each in self._commits)))
+
+    def add(self, commit: Commit) -> None:
+        """Take a commit that follows the newest."""
+        self._commits.append(commit)
+        self._with_epochs += not commit.is_opening
+        if self._state_from is None and commit.delta_paths:
+            self._state_from = commit.number
+
+    def expire(self, published: int) -> tuple[str, ...]:
+        """The paths that nothing needs any more, commits first; nothing behind `published`."""
+        if self._keep is None:
+            return ()
+        begin = self._window
+        while self._can_leave(published):
+            self._with_epochs -= not self._commits[self._window].is_opening
+            self._window += 1
+        plans = [path for each in self._commits[begin : self._window] for path in each.plans]
+        return (*self._drop(begin), *plans)
+
+    def _can_leave(self, published: int) -> bool:
+        """Whether behind the oldest of the window enough commits are left that have epochs."""
+        assert self._keep is not None
+        if self._window >= len(self._commits) - 1:
+            return False
+        oldest = self._commits[self._window]
+        left = self._with_epochs - (not oldest.is_opening)
+        return left >= self._keep and oldest.number <= published
+
+    def _drop(self, begin: int) -> Iterator[str]:
+        """Let go of commits whose deltas the oldest of the window does not need."""
+        passed = self._commits[begin + 1 : self._window + 1]
+        # Chains are walked only where they may have become shorter: they may be very long.
+        before_state = self._state_from is None or self._commits[0].number < self._state_from
+        if not passed or not (before_state or any(map(_has_snapshots, passed))):
+            return
+        kept = self._commits[: self._window + 1]
+        first = min((link.number for link in needed_links(kept)), default=kept[-1].number)
+        dropped = [each for each in kept if each.number < min(first, kept[-1].number)]
+        del self._commits[: len(dropped)]
+        self._window -= len(dropped)
+        self._state_from = next((each.number for each in self._commits if each.delta_paths), None)
+        yield from (each.path for each in dropped)
+        for each in dropped:
+            yield from each.delta_paths
+
+
+def _has_snapshots(commit: Commit) -> bool:
+    return any(map(is_snapshot, commit.delta_paths))

@@ -1,0 +1,303 @@
+"""Where a checkpoint is kept: files that are made once, whole, and never changed.
+
+`create` is the fence of the whole protocol. Of any number of processes that make the same name, one
+succeeds, and whoever reads the name sees all of its bytes or none.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal, Protocol, TypeAlias
+from uuid import uuid4
+
+from anabranch.errors import RunError
+
+Durability: TypeAlias = Literal["process", "power"]
+"""What a created file outlives: the death of processes, or the loss of power as well."""
+
+
+class AlreadyThere(Exception):
+    """A name that was to be made exists: somebody else made it."""
+
+
+class Missing(Exception):
+    """A name that was to be read does not exist."""
+
+
+class Store(Protocol):
+    """Files by relative POSIX paths, each created once and whole."""
+
+    def create(self, path: str, data: bytes) -> None:
+        """Make a file, durably, or raise `AlreadyThere`; it is never seen in part."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """All of a file, or raise `Missing`."""
+        ...
+
+    def list(self, prefix: str) -> list[str]:
+        """The paths of all files that begin with `prefix`, sorted."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Remove a file if it is there; it may come back if power is lost."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether a file is there."""
+        ...
+
+    def sweep(self) -> None:
+        """Make durable what is seen, and remove what crashes left half done; a run begins with it.
+
+        Only the owner of the lease may: a file that another process is just making is lost to it.
+        """
+        ...
+
+
+_TEMPORARY = ".tmp-"
+_PART = re.compile(r"[A-Za-z0-9_%~-][A-Za-z0-9_.%~-]*")
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+class LocalStore:
+    """A directory of the local file system, or of one shared by all that write.
+
+    A file is written under another name in the same directory and linked to its own: linking fails
+    where a name exists, renaming would overwrite it. Every directory on the way is opened without
+    following links, so what lies outside the root is out of reach. With `durability="power"` the
+    file and its directory are synced before `create` returns; a sync that fails is final for that
+    file, since the kernel may have dropped what it could not write.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], durability: Durability = "process") -> None:
+        """Use `root`, which is made, for its owner alone, if it is not there."""
+        if durability not in ("process", "power"):
+            message = f"durability is 'process' or 'power', not {durability!r}"
+            raise ValueError(message)
+        # Tasks run elsewhere, where a relative path would mean another place.
+        self.root = str(Path(root).absolute())
+        self.durability = durability
+        with self._telling("make", ""):
+            self._make_root()
+
+    def __repr__(self) -> str:
+        """Say where, and how durable."""
+        return f"LocalStore({self.root!r}, durability={self.durability!r})"
+
+    def create(self, path: str, data: bytes) -> None:
+        """Make a file, durably, or raise `AlreadyThere`."""
+        folders, name = _parts(path)
+        with self._telling("write", path), self._folder(folders, make=True) as folder:
+            temporary = f"{_TEMPORARY}{name[:100]}-{uuid4().hex}"
+            try:
+                self._write(folder, temporary, data)
+                self._link(folder, temporary, name, path)
+            finally:
+                with suppress(OSError):
+                    os.unlink(temporary, dir_fd=folder)
+
+    def read(self, path: str) -> bytes:
+        """All of a file, or raise `Missing`."""
+        folders, name = _parts(path)
+        with self._telling("read", path):
+            try:
+                with self._folder(folders) as folder:
+                    return _read(folder, name)
+            except FileNotFoundError:
+                raise Missing(path) from None
+
+    def list(self, prefix: str) -> list[str]:
+        """The paths of all files that begin with `prefix`, sorted."""
+        directory, slash, _ = prefix.rpartition("/")
+        folders = _folders(directory) if slash else ()
+        with self._telling("list", prefix):
+            try:
+                with self._folder(folders) as folder:
+                    found = list(_walk(folder, directory + slash))
+            except FileNotFoundError:
+                return []
+        return sorted(path for path in found if path.startswith(prefix))
+
+    def delete(self, path: str) -> None:
+        """Remove a file if it is there."""
+        folders, name = _parts(path)
+        with (
+            self._telling("delete", path),
+            suppress(FileNotFoundError),
+            self._folder(folders) as folder,
+        ):
+            os.unlink(name, dir_fd=folder)
+
+    def exists(self, path: str) -> bool:
+        """Whether a file is there."""
+        folders, name = _parts(path)
+        with self._telling("look at", path):
+            try:
+                with self._folder(folders) as folder:
+                    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            except FileNotFoundError:
+                return False
+        return stat.S_ISREG(found.st_mode)
+
+    def sweep(self) -> None:
+        """Remove what crashes left half done, and make durable what is there."""
+        with self._telling("clean up", ""), self._folder(()) as root:
+            _sweep(root, sync=self.durability == "power")
+
+    def _make_root(self) -> None:
+        root = Path(self.root)
+        try:
+            root.parent.mkdir(parents=True, exist_ok=True)
+            root.mkdir(mode=0o700)
+        except FileExistsError:
+            with self._folder(()):
+                return
+        if self.durability == "power":
+            _sync_path(root.parent)
+
+    @contextmanager
+    def _folder(self, folders: tuple[str, ...], *, make: bool = False) -> Iterator[int]:
+        """A handle on a folder below the root; none of the folders on the way may be a link."""
+        handle = os.open(self.root, _DIRECTORY)
+        try:
+            for folder in folders:
+                inner = self._enter(handle, folder, make=make)
+                os.close(handle)
+                handle = inner
+            yield handle
+        finally:
+            os.close(handle)
+
+    def _enter(self, handle: int, folder: str, *, make: bool) -> int:
+        try:
+            return os.open(folder, _DIRECTORY, dir_fd=handle)
+        except FileNotFoundError:
+            if not make:
+                raise
+        with suppress(FileExistsError):
+            os.mkdir(folder, 0o700, dir_fd=handle)
+        if self.durability == "power":
+            os.fsync(handle)
+        return os.open(folder, _DIRECTORY, dir_fd=handle)
+
+    def _write(self, folder: int, name: str, data: bytes) -> None:
+        file = os.open(name, _NEW_FILE, 0o600, dir_fd=folder)
+        try:
+            left = memoryview(data)
+            while left:
+                left = left[os.write(file, left) :]
+            if self.durability == "power":
+                os.fsync(file)
+        finally:
+            os.close(file)
+
+    def _link(self, folder: int, temporary: str, name: str, path: str) -> None:
+        try:
+            os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+        except FileExistsError:
+            raise AlreadyThere(path) from None
+        if self.durability == "power":
+            os.fsync(folder)
+
+    @contextmanager
+    def _telling(self, what: str, path: str) -> Iterator[None]:
+        """Say what could not be done to which file, and what helps."""
+        try:
+            yield
+        except OSError as error:
+            message = f"checkpoint: cannot {what} {Path(self.root, path)}"
+            raise RunError(message, why=_reason(error), so=_advice(error)) from error
+
+
+def _parts(path: str) -> tuple[tuple[str, ...], str]:
+    *folders, name = _folders(path)
+    return tuple(folders), name
+
+
+def _folders(path: str) -> tuple[str, ...]:
+    parts = tuple(path.split("/"))
+    for part in parts:
+        # No "..", nothing hidden, nothing empty: so no path leads out, or to a temporary file.
+        if not _PART.fullmatch(part):
+            message = f"not a path in a checkpoint: {path!r}"
+            raise ValueError(message)
+    return parts
+
+
+def _read(folder: int, name: str) -> bytes:
+    # Not waiting: opening a FIFO that somebody put there would wait for ever.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with open(os.open(name, flags, dir_fd=folder), "rb", buffering=0) as file:  # noqa: PTH123
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        return file.readall()
+
+
+def _walk(folder: int, prefix: str) -> Iterator[str]:
+    """The paths of all regular files below, links and temporary files left out."""
+    with os.scandir(folder) as entries:
+        found = [entry for entry in entries if not entry.name.startswith(".")]
+    for entry in found:
+        if entry.is_dir(follow_symlinks=False):
+            handle = os.open(entry.name, _DIRECTORY, dir_fd=folder)
+            try:
+                yield from _walk(handle, f"{prefix}{entry.name}/")
+            finally:
+                os.close(handle)
+        elif entry.is_file(follow_symlinks=False):
+            yield prefix + entry.name
+
+
+def _sweep(folder: int, *, sync: bool) -> None:
+    with os.scandir(folder) as entries:
+        found = list(entries)
+    for entry in found:
+        if entry.is_dir(follow_symlinks=False):
+            handle = os.open(entry.name, _DIRECTORY, dir_fd=folder)
+            try:
+                _sweep(handle, sync=sync)
+            finally:
+                os.close(handle)
+        elif entry.name.startswith(_TEMPORARY):
+            with suppress(FileNotFoundError):
+                os.unlink(entry.name, dir_fd=folder)
+    if sync:
+        os.fsync(folder)
+
+
+def _sync_path(directory: Path) -> None:
+    handle = os.open(directory, _DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _reason(error: OSError) -> str:
+    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+        return "a symbolic link or a file is where a directory should be"
+    return error.strerror or str(error)
+
+
+def _advice(error: OSError) -> str | None:
+    if error.errno in _FULL:
+        return "make room on that disk, then start again: the checkpoint is as of its last commit"
+    if error.errno in _DENIED:
+        return "give this user the right to read and write there, or choose another checkpoint="
+    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+        return "remove it, or choose another checkpoint="
+    if error.errno == errno.ENOENT:
+        return "see whether somebody removed it, or another run is using this checkpoint"
+    if error.errno == errno.EIO:
+        return "check that disk; nothing that was not synced is counted on, so start again after"
+    return None

@@ -1,0 +1,62 @@
+"""The log in a checkpoint, as the oracle reads it: with its own eyes, from the files alone.
+
+Commits name the plans of their epochs (`epochs/*.plan`); their order is the log's. The second line
+of each of these files is one JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from anabranch.errors import CheckpointError
+from anabranch.program.graph import Graph
+from anabranch.program.log import Cut
+from anabranch.program.operators.operator import OUT
+
+
+def log_of(directory: Path, graph: Graph) -> list[Cut]:
+    """The epochs that a checkpoint has committed, from the first on."""
+    commits = sorted((directory / "commits").glob("[0-9]*"))
+    paths = [path for commit in commits for path in _object(commit)["plans"]]
+    plans = [_object(directory / path) for path in paths]
+    epochs = [plan["epoch"] for plan in plans]
+    if epochs != list(range(len(epochs))):
+        message = f"{directory} no longer has the plans of all its epochs"
+        so = "keep all commits, as tests do, to compare a whole run"
+        raise CheckpointError(message, have=f"epochs {epochs[:1]} to {epochs[-1:]}", so=so)
+    return [_cut(plan, graph) for plan in plans]
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text().splitlines()[1])
+    except (OSError, ValueError, IndexError) as error:
+        message = f"{path} is no part of a checkpoint: {error}"
+        raise CheckpointError(message) from error
+    return found
+
+
+def _cut(plan: dict[str, Any], graph: Graph) -> Cut:
+    return Cut(
+        plan["source"],
+        {partition: (start, end) for partition, (start, end) in plan["offsets"]},
+        idle=frozenset(plan["idle"]),
+        finished=frozenset(plan["finished"]),
+        hint=_shown(plan, graph),
+    )
+
+
+def _shown(plan: dict[str, Any], graph: Graph) -> Any:
+    """A plan has its hint in microseconds; a cut has it in the time column's own type."""
+    (read,) = [each for each in graph.sources if each.name == plan["source"]]
+    kind = read.outputs[OUT].time
+    if plan["hint"] is None or kind is None:
+        return None
+    if isinstance(kind.dtype, pl.Datetime):
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=plan["hint"])
+    return plan["hint"] // kind.tick

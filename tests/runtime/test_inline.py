@@ -1,0 +1,81 @@
+"""The whole path in one process, under an unkind executor: equal to the oracle on its own log."""
+
+import pytest
+from tests.runtime.programs import PROGRAMS
+
+import anabranch as ab
+from anabranch.epochs.triggers import available_now
+from anabranch.runtime.assembly import Settings, assemble
+from anabranch.simulate.inline import KIND, UNKIND, InlineExecutor
+from anabranch.testing import MockClock, assert_same_rows, run_sequential
+
+
+def run(program, checkpoint, *, seed=0, mischief=KIND, lanes=2, rows=7, stop_after=None, rescale=()):
+    """Run a program to its end, or for so many steps, then let go of it as a crash would."""
+    settings = Settings(available_now(rows), checkpoint, lanes, slices=8, keep=None)
+    executor = InlineExecutor(seed, mischief)
+    assembled = assemble(program.freeze(), settings, executor, MockClock())
+    steps, widths = 0, dict(rescale)
+    while not assembled.loop.over and (stop_after is None or steps < stop_after):
+        if steps in widths:
+            assembled.loop.rescale(widths[steps], lambda: None)
+        assembled.loop.step()
+        steps += 1
+    assembled.loop.close()
+    assembled.close()
+    return steps
+
+
+def written(directory):
+    import polars as pl
+
+    files = sorted(directory.glob("*.parquet"))
+    return pl.concat([pl.read_parquet(file) for file in files]).rows(named=True) if files else []
+
+
+def made(name, tmp_path, *, count=60, partitions=1, ordered=True):
+    program, rows, schema = PROGRAMS[name]
+    source = ab.sources.Records(rows(count), schema=schema, partitions=partitions)
+    return program(source, ab.sinks.Files(tmp_path / "out", format="parquet"), ordered=ordered)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("lanes", [1, 2, 4])
+def test_a_program_gives_what_it_means(name, lanes, tmp_path):
+    run(made(name, tmp_path), tmp_path / "ckpt", lanes=lanes)
+
+    expected = run_sequential(made(name, tmp_path), log=tmp_path / "ckpt")["out"]
+    assert expected
+    assert_same_rows(expected, written(tmp_path / "out"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_fails_the_output_is_the_same(name, seed, tmp_path):
+    partitions = 1 + seed % 2
+    lanes = (1, 2, 4)[seed % 3]
+    run(made(name, tmp_path, partitions=partitions), tmp_path / "ckpt", seed=seed, mischief=UNKIND, lanes=lanes)
+
+    program = made(name, tmp_path, partitions=partitions)
+    expected = run_sequential(program, log=tmp_path / "ckpt")["out"]
+    assert_same_rows(expected, written(tmp_path / "out"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("stop", range(1, 12))
+def test_a_run_that_was_cut_off_goes_on_at_any_width(name, stop, tmp_path):
+    run(made(name, tmp_path), tmp_path / "ckpt", lanes=2, stop_after=stop)
+    run(made(name, tmp_path), tmp_path / "ckpt", lanes=(1, 2, 3)[stop % 3])
+
+    expected = run_sequential(made(name, tmp_path), log=tmp_path / "ckpt")["out"]
+    assert_same_rows(expected, written(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_lanes_come_and_go_in_mid_stream(name, tmp_path):
+    run(made(name, tmp_path), tmp_path / "ckpt", lanes=1, rescale=((2, 2), (6, 4), (10, 1)))
+
+    expected = run_sequential(made(name, tmp_path), log=tmp_path / "ckpt")["out"]
+    assert_same_rows(expected, written(tmp_path / "out"))

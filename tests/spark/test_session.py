@@ -1,0 +1,142 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from anabranch import config
+from anabranch.errors import AnabranchError
+from anabranch.spark.java import VECTOR_OPTION, find_java
+from anabranch.spark.session import JVM_OPTIONS, context_of, settings, spark_context
+
+ALONE = """
+from pathlib import Path
+from anabranch.spark.session import spark_context, _shared
+
+with_ours = spark_context(master="local[1]", app_name="alone")
+again = spark_context()
+print(again.sc is with_ours.sc, with_ours.owned, with_ours.sc.master)
+directory = _shared._jvm.directory.path
+print(oct(directory.stat().st_mode & 0o777), directory.exists())
+print(with_ours.sc.parallelize(range(10), 1).map(lambda n: n + 1).sum())
+with_ours.stop()
+print(again.sc.parallelize(range(3), 1).count())
+again.stop()
+second = spark_context(master="local[2]")
+print(second.sc.master, second.sc.parallelize(range(4), 2).count())
+print(directory)
+"""
+
+TWICE = """
+import os, signal
+from anabranch.spark.session import spark_context, _shared
+
+first = spark_context(master="local[1]")
+pid = first.sc._jvm.java.lang.ProcessHandle.current().pid()
+os.kill(pid, signal.SIGKILL)
+_shared._jvm.process.wait()
+first.stop()
+print(spark_context(master="local[1]").sc.parallelize(range(5), 1).count())
+"""
+
+
+def run(script):
+    return subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_own_context_is_shared_silent_and_leaves_nothing():
+    done = run(ALONE)
+
+    *lines, directory = done.stdout.splitlines()
+    assert ["True True local[1,1]", "0o700 True", "55", "3", "local[2,1] 4"] == lines
+    assert "" == done.stderr
+    assert not Path(directory).exists()
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_another_jvm_is_started_when_the_first_was_killed():
+    assert "5\n" == run(TWICE).stdout
+
+
+@pytest.mark.spark
+def test_running_context_of_ours_is_used_again(spark_context):
+    attached = sys.modules["anabranch.spark.session"].spark_context()
+
+    assert attached.sc is spark_context
+    attached.stop()
+    assert spark_context._jsc is not None
+
+
+@pytest.mark.spark
+def test_given_context_is_used_and_not_stopped(spark_context):
+    attached = sys.modules["anabranch.spark.session"].spark_context(spark_context)
+
+    attached.stop()
+
+    assert (spark_context, False) == (attached.sc, attached.owned)
+    assert spark_context._jsc is not None
+
+
+@pytest.mark.spark
+def test_jvm_gets_the_options_of_spark_s_own_launcher():
+    home = Path(pyspark.__file__).parent
+    java = find_java(config.environment(), config.cache_directory())
+    printed = subprocess.run(
+        [java.home / "bin" / "java", "-cp", f"{home}/jars/*", "org.apache.spark.launcher.Main"]
+        + ["org.apache.spark.deploy.SparkSubmit", "pyspark-shell"],
+        env={"SPARK_HOME": str(home), "SPARK_SCALA_VERSION": "2.13", "JAVA_HOME": str(java.home)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split("\0")
+
+    given = [each.strip() for each in printed]
+    first = given.index("-XX:+IgnoreUnrecognizedVMOptions")
+    theirs = [option for option in given[first:] if option.startswith("-")]
+
+    assert {*theirs} - {*JVM_OPTIONS} == {
+        VECTOR_OPTION,
+        "-Dderby.connection.requireAuthentication=false",
+    }
+    assert {*JVM_OPTIONS} <= {*theirs}
+
+
+def test_what_the_user_sets_stands():
+    found = settings("local[2]", {"spark.ui.enabled": "true"}, Path("/tmp/x"))
+
+    assert ("true", "localhost") == (found["spark.ui.enabled"], found["spark.driver.host"])
+
+
+def test_sockets_are_not_used_where_their_paths_would_be_too_long():
+    found = settings("local[2]", {}, Path("/tmp") / ("x" * 80))
+
+    assert "false" == found["spark.python.unix.domain.socket.enabled"]
+
+
+def test_executors_of_a_local_cluster_get_the_memory_they_may_have():
+    assert "512m" == settings("local-cluster[2,1,512]", {}, Path("/x"))["spark.executor.memory"]
+
+
+def test_spark_connect_is_refused_with_what_to_do():
+    session = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+
+    with pytest.raises(AnabranchError, match=r"(?s)^this is a Spark Connect session.*so .*classic"):
+        context_of(session)
+
+
+def test_what_is_no_session_is_refused():
+    with pytest.raises(AnabranchError, match=r"^int is no Spark session"):
+        spark_context(3)
+
+
+def test_stopped_session_is_refused():
+    stopped = type("SparkContext", (), {"_jsc": None})()
+
+    with pytest.raises(AnabranchError, match=r"^this Spark session is stopped"):
+        context_of(stopped)

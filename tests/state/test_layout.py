@@ -1,0 +1,188 @@
+"""The small files of a checkpoint: written and read back, and refused when anything is wrong."""
+
+import json
+
+import pytest
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.errors import CheckpointError
+from anabranch.state.layout import (
+    Acknowledgement,
+    Commit,
+    DeltaName,
+    EpochPlan,
+    Lease,
+    Metadata,
+    delta_of,
+    number_of,
+    plan_of,
+)
+
+DELTA = "state/count/0000000005_2_1_ab.delta"
+COMMIT = Commit(
+    first=4,
+    last=5,
+    watermarks={"clicks": 2**63 - 1, "ads": None},
+    positions={"clicks": {0: 17, "0": {"file": "a", "row": 3}}},
+    row_numbers={"clicks": {0: 17}},
+    greatest_times={"clicks": {0: -5}},
+    owners=(0, 0, 1, 1),
+    lanes=2,
+    deltas={"count": {1: DELTA}},
+    staged={"out": ((4, ("a", None)), (5, ({"rows": 1.5},)))},
+    statistics={"rows": 10},
+    number=3,
+    run=2,
+    parent=2,
+    plans=("epochs/0000000004_1.plan", "epochs/0000000005_2.plan"),
+    adopted=(),
+    state_from=3,
+)
+PLAN = EpochPlan(
+    epoch=4,
+    source="clicks",
+    offsets={0: (3, 5), "a": (None, [1, "x"])},
+    idle=(1, "b"),
+    finished=(0,),
+    hint=77,
+    lanes=2,
+    owners=1,
+    memory={"files": ["ä\u2028", "\ud800"]},
+    run=2,
+)
+VALUES = [
+    Metadata("id", "views", 5),
+    Lease(3, "r", "host:1"),
+    PLAN,
+    COMMIT,
+    Commit(0, -1),
+    Acknowledgement(4, 2),
+]
+
+
+def resealed(data, change):
+    content = json.loads(data.splitlines()[1])
+    change(content)
+    body = b"v1\n" + json.dumps(content).encode() + b"\n"
+    return body + b"crc32c %08x\n" % crc32c(body)
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_what_is_written_is_read(value):
+    assert value == type(value).from_bytes("file", value.to_bytes())
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_every_length_but_its_own_is_refused(value):
+    data = value.to_bytes()
+
+    for length in range(len(data)):
+        with pytest.raises(CheckpointError, match=r"^checkpoint file some/file cannot be read"):
+            type(value).from_bytes("some/file", data[:length])
+    with pytest.raises(CheckpointError):
+        type(value).from_bytes("some/file", data + b"\n")
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_every_flipped_bit_is_refused(value):
+    data = value.to_bytes()
+
+    for bit in range(len(data) * 8):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(CheckpointError, match="some/file"):
+            type(value).from_bytes("some/file", bytes(flipped))
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_every_key_must_be_there_and_of_its_type(value):
+    data = value.to_bytes()
+
+    for key in json.loads(data.splitlines()[1]):
+        without = resealed(data, lambda content, key=key: content.pop(key))
+        with pytest.raises(CheckpointError, match=f"key '{key}' is missing"):
+            type(value).from_bytes("file", without)
+        if key in ("hint", "memory"):
+            continue
+        wrong = resealed(data, lambda content, key=key: content.update({key: 1.5}))
+        with pytest.raises(CheckpointError, match=f"key '{key}'"):
+            type(value).from_bytes("file", wrong)
+
+
+def test_an_unknown_key_is_refused():
+    with pytest.raises(CheckpointError, match="unknown key 'extra'"):
+        Lease.from_bytes("f", resealed(VALUES[1].to_bytes(), lambda it: it.update(extra=1)))
+
+
+def test_another_version_is_told_from_damage():
+    data = VALUES[1].to_bytes().replace(b"v1", b"v2", 1)
+
+    with pytest.raises(CheckpointError, match=r"^checkpoint file lease/3 was written by a newer"):
+        Lease.from_bytes("lease/3", data)
+
+
+@pytest.mark.parametrize(
+    "text", [b"[1]", b'{"a":1,"a":1}', b'{"a":NaN}', b"[" * 100_000, b"{", b"1" * 5000]
+)
+def test_what_is_no_plain_object_is_refused(text):
+    body = b"v1\n" + text + b"\n"
+
+    with pytest.raises(CheckpointError):
+        Lease.from_bytes("f", body + b"crc32c %08x\n" % crc32c(body))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("last", 2),
+        ("lanes", 1),
+        ("deltas", {"count": [[7, DELTA]]}),
+        ("deltas", {"count": [[1, "../../etc/passwd"]]}),
+        ("staged", {"out": [[9, []]]}),
+        ("staged", {"out": [[5, []], [4, []]]}),
+        ("positions", {"clicks": [[0, 1], [0, 2]]}),
+        ("positions", {"clicks": [[True, 1]]}),
+        ("owners", [0, -1]),
+    ],
+)
+def test_a_commit_that_cannot_be_is_refused(key, value):
+    data = resealed(COMMIT.to_bytes(), lambda content: content.update({key: value}))
+
+    with pytest.raises(CheckpointError, match="commits/3"):
+        Commit.from_bytes("commits/3", data)
+
+
+@given(st.text(min_size=1), st.integers(0, 10**12))
+def test_names_of_deltas_are_plain_and_say_what_they_are(operator, epoch):
+    name = DeltaName(operator, epoch, run=2, lane=1, id="0a-b", snapshot=True)
+
+    found = delta_of(name.path)
+
+    assert name.path.isascii()
+    assert 2 == name.path.count("/")
+    assert len(name.path.split("/")[1]) <= 120
+    assert not name.path.split("/")[1].startswith(".")
+    assert found is not None
+    assert (epoch, 2, 1, "0a-b", True) == (
+        found.epoch,
+        found.run,
+        found.lane,
+        found.id,
+        found.snapshot,
+    )
+    assert operator == found.operator or len(name.path.split("/")[1]) == 120
+
+
+@given(st.lists(st.integers(0, 10**10 - 1)))
+def test_names_sort_as_their_numbers_do(numbers):
+    paths = [EpochPlan(each, "s", {}, run=1).path for each in numbers]
+
+    assert [plan_of(path) for path in sorted(paths)] == [(each, 1) for each in sorted(numbers)]
+
+
+def test_other_names_are_none_of_ours():
+    assert number_of("commits/README") is None
+    assert plan_of("epochs/4.plan") is None
+    assert delta_of("state/count/x.delta") is None

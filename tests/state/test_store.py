@@ -1,0 +1,231 @@
+"""The store on a real file system, and with system calls that fail."""
+
+import errno
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+
+from anabranch.errors import RunError
+from anabranch.state.store import AlreadyThere, LocalStore, Missing
+
+DURABILITIES = ("process", "power")
+
+
+@pytest.fixture(params=DURABILITIES)
+def store(request, tmp_path):
+    return LocalStore(tmp_path / "ckpt", request.param)
+
+
+def temporary_files(store):
+    return [path for path in Path(store.root).rglob("*") if path.name.startswith(".tmp-")]
+
+
+def test_what_was_created_is_read(store):
+    store.create("state/count/1.delta", b"\0\1")
+    store.create("metadata", b"")
+
+    assert b"\0\1" == store.read("state/count/1.delta")
+    assert b"" == store.read("metadata")
+    assert store.exists("metadata")
+    assert not store.exists("commits/1")
+    assert [] == temporary_files(store)
+
+
+def test_a_name_is_created_once(store):
+    store.create("commits/1", b"first")
+
+    with pytest.raises(AlreadyThere, match=r"^commits/1$"):
+        store.create("commits/1", b"second")
+
+    assert b"first" == store.read("commits/1")
+    assert [] == temporary_files(store)
+
+
+def test_what_is_not_there_is_missing(store):
+    store.create("commits/1", b"")
+
+    for path in ("commits/2", "nothing/2", "metadata"):
+        with pytest.raises(Missing):
+            store.read(path)
+
+
+def test_listing_is_by_prefix_and_sorted(store):
+    for path in ("b/2", "b/10", "a", "b/c/1", "bc/1"):
+        store.create(path, b"")
+
+    assert ["a", "b/10", "b/2", "b/c/1", "bc/1"] == store.list("")
+    assert ["b/10", "b/2", "b/c/1"] == store.list("b/")
+    assert ["b/10"] == store.list("b/1")
+    assert ["b/10", "b/2", "b/c/1", "bc/1"] == store.list("b")
+    assert [] == store.list("nothing/")
+
+
+def test_deleting_twice_is_deleting_once(store):
+    store.create("commits/1", b"")
+
+    store.delete("commits/1")
+    store.delete("commits/1")
+    store.delete("nothing/1")
+
+    assert [] == store.list("")
+
+
+def test_the_root_is_its_owners_alone(store):
+    store.create("a/b", b"")
+
+    assert 0o700 == Path(store.root).stat().st_mode & 0o777
+    assert 0o600 == (Path(store.root) / "a/b").stat().st_mode & 0o777
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../out", "a/../../out", "/etc/passwd", "a//b", "", ".", ".tmp-x", "a/.b", "a b", "a\n"],
+)
+def test_a_path_that_leads_elsewhere_is_refused(store, path):
+    for do in (store.read, store.delete, store.exists, lambda path: store.create(path, b"")):
+        with pytest.raises(ValueError, match="not a path in a checkpoint"):
+            do(path)
+
+
+def test_links_are_not_followed(store, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_bytes(b"secret")
+    root = Path(store.root)
+    (root / "commits").symlink_to(outside)
+    (root / "metadata").symlink_to(outside / "secret")
+
+    assert [] == store.list("")
+    assert not store.exists("metadata")
+    with pytest.raises(RunError, match="symbolic link"):
+        store.read("metadata")
+    with pytest.raises(RunError, match="symbolic link"):
+        store.create("commits/1", b"")
+    with pytest.raises(AlreadyThere):
+        store.create("metadata", b"")
+
+    assert [outside / "secret"] == [*outside.iterdir()]
+
+
+def test_a_root_that_is_a_link_or_a_file_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path)
+
+    for name in ("file", "link"):
+        with pytest.raises(RunError, match="symbolic link or a file"):
+            LocalStore(tmp_path / name)
+
+
+def test_a_pipe_is_not_waited_for(store):
+    os.mkfifo(Path(store.root) / "metadata")
+
+    with pytest.raises(RunError, match="not a regular file"):
+        store.read("metadata")
+
+
+def test_what_a_crash_left_is_not_listed_and_is_swept(store):
+    store.create("commits/1", b"")
+    left = Path(store.root) / "commits" / ".tmp-2-abc"
+    left.write_bytes(b"half")
+
+    assert ["commits/1"] == store.list("")
+    store.sweep()
+
+    assert not left.exists()
+    assert ["commits/1"] == store.list("")
+
+
+def test_it_travels(store):
+    store.create("a", b"x")
+
+    copy = pickle.loads(pickle.dumps(store))
+
+    assert b"x" == copy.read("a")
+    assert store.durability == copy.durability
+
+
+def failing(monkeypatch, name, code, *, when=lambda *_, **__: True):
+    real = getattr(os, name)
+
+    def call(*args, **kwargs):
+        if when(*args, **kwargs):
+            raise OSError(code, os.strerror(code))
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(os, name, call)
+
+
+def test_a_full_disk_is_told_and_leaves_nothing(store, monkeypatch):
+    with monkeypatch.context() as patch:
+        failing(patch, "write", errno.ENOSPC)
+        with pytest.raises(RunError) as caught:
+            store.create("commits/1", b"data")
+
+    assert caught.value.what.endswith("ckpt/commits/1")
+    assert "No space left on device" == caught.value.why
+    assert "make room" in caught.value.so
+    assert [] == temporary_files(store)
+    assert [] == store.list("")
+    store.create("commits/1", b"data")
+
+
+def test_a_denied_write_is_told(store, monkeypatch):
+    failing(monkeypatch, "link", errno.EACCES)
+
+    with pytest.raises(RunError, match="give this user the right"):
+        store.create("commits/1", b"data")
+
+    assert [] == temporary_files(store)
+
+
+def test_a_write_may_be_short(store, monkeypatch):
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: real(file, bytes(data)[:3]))
+
+    store.create("commits/1", b"0123456789")
+
+    assert b"0123456789" == store.read("commits/1")
+
+
+def test_a_file_whose_sync_failed_never_gets_its_name(tmp_path, monkeypatch):
+    store = LocalStore(tmp_path / "ckpt", "power")
+    store.create("commits/1", b"")
+    failing(monkeypatch, "fsync", errno.EIO)
+
+    with pytest.raises(RunError, match="check that disk"):
+        store.create("commits/2", b"data")
+
+    assert ["commits/1"] == store.list("")
+    assert [] == temporary_files(store)
+
+
+def test_power_is_synced_and_process_is_not(tmp_path, monkeypatch):
+    synced = []
+    real = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (synced.append(file), real(file)))
+    for durability in DURABILITIES:
+        store = LocalStore(tmp_path / durability, durability)
+        store.create("commits/1", b"")
+        synced.clear()
+        store.create("commits/2", b"")
+        assert {"process": 0, "power": 2}[durability] == len(synced)
+
+
+def test_a_temporary_file_that_was_swept_by_another_is_told(store, monkeypatch):
+    real = os.link
+
+    def link(source, *args, **kwargs):
+        os.unlink(source, dir_fd=kwargs["src_dir_fd"])
+        return real(source, *args, **kwargs)
+
+    monkeypatch.setattr(os, "link", link)
+
+    with pytest.raises(RunError, match="another run is using this checkpoint"):
+        store.create("commits/1", b"")
+
+
+def test_an_unknown_durability_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="'process' or 'power'"):
+        LocalStore(tmp_path, "eternal")
