@@ -1,4 +1,4 @@
-"""The command line: `python -m bench NAME [--json] [--quick] [--runs N] [--save] [--list]`.
+"""The command line: `python -m bench NAME [--json] [--quick] [--peer P] [--runs N] [--save] [--list]`.
 
 Standard output carries the result alone, as JSON or as a table; all else is on standard error.
 Exit 1: the benchmark failed, 2: it was called wrongly.
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RUNS, QUICK_RUNS = 5, 3
+QUICK_PEER_RUNS = 1
+"""A run beside a peer starts processes, each with a JVM of its own."""
 
 
 def main(arguments: Sequence[str], folder: Path = results.FOLDER) -> int:
@@ -41,6 +43,10 @@ def main(arguments: Sequence[str], folder: Path = results.FOLDER) -> int:
     except registry.UnknownBenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
+    if chosen.peer is not None and chosen.peer not in bench.peers:
+        known = ", ".join(bench.peers) or "none"
+        print(f"bench: {bench.name} has no peer {chosen.peer!r}; there are {known}", file=sys.stderr)
+        return 2
     try:
         report = _measured(bench, _settings(chosen))
     except Exception:  # noqa: BLE001 - whatever a benchmark raises, it has failed
@@ -48,21 +54,25 @@ def main(arguments: Sequence[str], folder: Path = results.FOLDER) -> int:
         return 1
     _show(report, as_json=chosen.json)
     if chosen.save or not chosen.quick:
-        for file in results.save(report, folder):
+        name = report.bench if chosen.peer is None else f"{report.bench}-{chosen.peer}"
+        for file in results.save(report, folder, name):
             print(f"bench: wrote {file.name}", file=sys.stderr)
     return 0
 
 
 def _settings(chosen: argparse.Namespace) -> Settings:
-    default = QUICK_RUNS if chosen.quick else RUNS
-    return Settings(runs=chosen.runs or default, quick=chosen.quick)
+    quick = QUICK_RUNS if chosen.peer is None else QUICK_PEER_RUNS
+    default = quick if chosen.quick else RUNS
+    return Settings(runs=chosen.runs or default, quick=chosen.quick, peer=chosen.peer)
 
 
 def _measured(bench: registry.Bench, settings: Settings) -> Report:
     machine = header()
     with Bar(Console(stderr=True)) as bar:
-        rows = bench.measure(Stand(settings, progress=bar))
-    return Report(bench.name, machine, tuple(rows), bench.notes)
+        stand = Stand(settings, progress=bar)
+        rows = bench.measure(stand)
+    notes = (*stand.notes,) if settings.peer else (*bench.notes, *stand.notes)
+    return Report(bench.name, machine, tuple(rows), notes)
 
 
 def _show(report: Report, *, as_json: bool) -> None:
@@ -95,6 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--quick", action="store_true", help="smaller inputs, 3 runs, and no results file"
     )
+    parser.add_argument("--peer", metavar="P", help="measure beside another system: ysb has spark")
     parser.add_argument("--runs", type=_runs, metavar="N", help="runs of each system (5)")
     parser.add_argument("--save", action="store_true", help="write results files also if --quick")
     parser.add_argument("--list", action="store_true", help="say which benchmarks there are")

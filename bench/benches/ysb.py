@@ -1,4 +1,4 @@
-"""The Yahoo Streaming Benchmark: its generator, and the oracle beside plain Polars."""
+"""The Yahoo Streaming Benchmark: generator and oracle; with --peer spark, both engines."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from polars.testing import assert_frame_equal
 
 import anabranch as ab
 from bench.harness.statistics import Metric, compared
+from bench.peers import race
 from bench.workloads import ysb
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from bench.harness.report import Row
     from bench.harness.stand import Stand
 
+PEERS = ("spark",)
 NOTES = (
     (
         "The oracle is the meaning of a program, not the engine: one thread, one record at a time, "
@@ -36,6 +38,8 @@ SEQUENTIAL, SEQUENTIAL_QUICK = 15_000, 3_000
 
 def measure(stand: Stand) -> list[Row]:
     """The generator first: nothing that reads from it can be faster."""
+    if stand.settings.peer is not None:
+        return race.measure(stand)
     return [*_generator(stand), *_sequential(stand)]
 
 

@@ -36,6 +36,8 @@ class Bench:
     name: str
     measure: Measure
     notes: tuple[str, ...]
+    peers: tuple[str, ...] = ()
+    """Systems that can be measured beside ours."""
 
 
 def descriptions(folder: Path = FOLDER) -> dict[str, str]:
@@ -50,7 +52,8 @@ def find(name: str) -> Bench:
     if name not in known:
         raise UnknownBenchError.among(name, list(known))
     module = importlib.import_module(f"bench.benches.{name}")
-    return Bench(name, module.measure, getattr(module, "NOTES", ()))
+    notes, peers = (getattr(module, each, ()) for each in ("NOTES", "PEERS"))
+    return Bench(name, module.measure, notes, peers)
 
 
 def _first_line(file: Path) -> str:

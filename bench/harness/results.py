@@ -21,12 +21,18 @@ def as_json_text(report: Report) -> str:
     return json.dumps(report.as_json(), indent=2, allow_nan=False) + "\n"
 
 
-def save(report: Report, folder: Path = FOLDER) -> tuple[Path, Path]:
-    """Write both files; a reader sees the old ones or the new ones, never a part."""
+def save(
+    report: Report, folder: Path = FOLDER, name: str | None = None
+) -> tuple[Path, Path]:
+    """Write both files; a reader sees the old ones or the new ones, never a part.
+
+    They have the benchmark's name, unless another is given.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    stem = name or report.bench
     return (
-        _write_whole(folder / f"{report.bench}.json", as_json_text(report)),
-        _write_whole(folder / f"{report.bench}.txt", text(report)),
+        _write_whole(folder / f"{stem}.json", as_json_text(report)),
+        _write_whole(folder / f"{stem}.txt", text(report)),
     )
 
 

@@ -14,11 +14,15 @@ Clock: TypeAlias = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How much to measure; `quick` asks a benchmark for smaller inputs as well."""
+    """How much to measure; `quick` asks a benchmark for smaller inputs as well.
+
+    `peer` names another system that is to be measured beside ours.
+    """
 
     runs: int = 5
     warmups: int = 1
     quick: bool = False
+    peer: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse to measure nothing."""
@@ -54,6 +58,8 @@ class Stand:
     settings: Settings = Settings()
     clock: Clock = time.perf_counter
     progress: Progress = field(default_factory=Unwatched)
+    notes: list[str] = field(default_factory=list)
+    """What a benchmark found besides its rows; stands below the table."""
 
     def race(
         self, case: str, contenders: Mapping[str, Callable[[], float]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,11 +12,9 @@ import polars as pl
 import anabranch as ab
 from anabranch.compiler.compile import plan_of
 from anabranch.kernels.bundle import from_blob, in_order, to_blob, visible
-from anabranch.kernels.region import lower
+from anabranch.kernels.region import HeadTask, lower
 from anabranch.kernels.results import END, EpochInput
-from anabranch.kernels.times import micros_of
 from anabranch.program.log import Cut
-from anabranch.program.operators.operator import OUT
 from anabranch.state.slices import Owners
 
 
@@ -48,9 +46,8 @@ class Ran:
 def logged(program: ab.Program, epoch_rows: int) -> list[Cut]:
     """The log that `run_sequential(epoch_rows=...)` makes, for a source of Records."""
     (read,) = program.freeze().sources
-    source, at, log = read.source, None, []
-    end = source.end()
-    at = dict.fromkeys(source.partitions(), 0)
+    source, log = read.source, list[Cut]()
+    end, at = source.end(), dict.fromkeys(source.partitions(), 0)
     while at != end or not log:
         to = {p: min(end[p], at[p] + epoch_rows) for p in end}
         log.append(Cut(read.name, {p: (at[p], to[p]) for p in end}))
@@ -69,9 +66,10 @@ class _Run:
         self.choices = choices
         self.draw = random.Random(choices.seed)
         owners = Owners.spread(slices=choices.slices, lanes=choices.width)
-        self.head = lower(self.plan, self.plan.head).route(owners)
-        self.keyed = None if self.plan.keyed is None else lower(self.plan, self.plan.keyed)
-        self.greatest: dict[Any, int | None] = dict.fromkeys(self.plan.read.source.partitions())
+        head: Any = lower(self.plan, self.plan.head)
+        self.head: HeadTask = head.route(owners)
+        self.keyed: Any = None if self.plan.keyed is None else lower(self.plan, self.plan.keyed)
+        self.greatest: dict[Any, Any] = dict.fromkeys(self.plan.read.source.partitions())
         self.watermark: int | None = None
         self.ran = Ran()
 

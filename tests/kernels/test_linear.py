@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from inline import Choices, logged, run_inline
-from linear import programs
 
 from anabranch.testing import assert_same_rows, cuts, run_sequential
+from tests.kernels.inline import Choices, logged, run_inline
+from tests.kernels.linear import programs
 
 choices = st.builds(
     Choices,

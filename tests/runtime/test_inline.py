@@ -4,7 +4,7 @@ import pytest
 from tests.runtime.programs import PROGRAMS
 
 import anabranch as ab
-from anabranch.epochs.triggers import available_now
+from anabranch.epoch.triggers import available_now
 from anabranch.runtime.assembly import Settings, assemble
 from anabranch.simulate.inline import KIND, UNKIND, InlineExecutor
 from anabranch.testing import MockClock, assert_same_rows, run_sequential

@@ -88,8 +88,12 @@ def test_jvm_gets_the_options_of_spark_s_own_launcher():
     home = Path(pyspark.__file__).parent
     java = find_java(config.environment(), config.cache_directory())
     printed = subprocess.run(
-        [java.home / "bin" / "java", "-cp", f"{home}/jars/*", "org.apache.spark.launcher.Main"]
-        + ["org.apache.spark.deploy.SparkSubmit", "pyspark-shell"],
+        [
+            java.home / "bin" / "java",
+            *("-cp", f"{home}/jars/*"),
+            *("org.apache.spark.launcher.Main", "org.apache.spark.deploy.SparkSubmit"),
+            "pyspark-shell",
+        ],
         env={"SPARK_HOME": str(home), "SPARK_SCALA_VERSION": "2.13", "JAVA_HOME": str(java.home)},
         capture_output=True,
         text=True,

@@ -52,9 +52,10 @@ PLAN = EpochPlan(
     memory={"files": ["ä\u2028", "\ud800"]},
     run=2,
 )
+LEASE = Lease(3, "r", "host:1")
 VALUES = [
     Metadata("id", "views", 5),
-    Lease(3, "r", "host:1"),
+    LEASE,
     PLAN,
     COMMIT,
     Commit(0, -1),
@@ -113,11 +114,11 @@ def test_every_key_must_be_there_and_of_its_type(value):
 
 def test_an_unknown_key_is_refused():
     with pytest.raises(CheckpointError, match="unknown key 'extra'"):
-        Lease.from_bytes("f", resealed(VALUES[1].to_bytes(), lambda it: it.update(extra=1)))
+        Lease.from_bytes("f", resealed(LEASE.to_bytes(), lambda it: it.update(extra=1)))
 
 
 def test_another_version_is_told_from_damage():
-    data = VALUES[1].to_bytes().replace(b"v1", b"v2", 1)
+    data = LEASE.to_bytes().replace(b"v1", b"v2", 1)
 
     with pytest.raises(CheckpointError, match=r"^checkpoint file lease/3 was written by a newer"):
         Lease.from_bytes("lease/3", data)

@@ -11,7 +11,7 @@ from anabranch.api.query import Query
 from anabranch.api.starting import start_on_spark
 from anabranch.compiler.explain import explain
 from anabranch.connectors.base import Source
-from anabranch.epochs.triggers import Trigger, epochs
+from anabranch.epoch.triggers import Trigger, epochs
 from anabranch.program.builder import Builder
 from anabranch.program.functions import OnError
 from anabranch.program.graph import Graph
@@ -87,7 +87,7 @@ class Program:
         )
         return FeedbackStream(self._builder, Port(made.id, OUT), made.outputs[OUT], made)
 
-    def start(
+    def start(  # noqa: PLR0913 - a user's options, by name
         self,
         spark: Any = None,
         *,

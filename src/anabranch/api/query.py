@@ -36,6 +36,7 @@ class Query:
         self._changed = threading.Condition()
         self._error: Exception | None = None
         self._idle = False
+        self._totals = {"epochs": 0, "rows": 0, "commits": 0}
         loop.on_progress = self._note
         self._thread = threading.Thread(target=self._live, name=f"anabranch-{name}", daemon=True)
         self._thread.start()
@@ -119,11 +120,20 @@ class Query:
                     raise self._error
                 return
 
+    def statistics(self) -> dict[str, Any]:
+        """Totals since the start: epochs, rows and commits."""
+        return dict(self._totals)
+
     def _note(self, progress: dict[str, Any]) -> None:
+        first, last = progress["anabranch"]["epochs"]
+        self._totals["epochs"] += last - first + 1
+        self._totals["rows"] += progress["numInputRows"]
+        self._totals["commits"] += 1
         self._progress.append(progress)
 
     def _live(self) -> None:
         try:
+            self._loop.warm_up()
             while not self._loop.over:
                 self._wake.clear()
                 while self._asked:

@@ -12,7 +12,7 @@ from anabranch.runtime.assembly import Settings, assemble
 from anabranch.runtime.executor import Executor
 
 
-def start_on_spark(  # noqa: PLR0913, PLR0917 - a user's options
+def start_on_spark(
     graph: Graph,
     settings: Settings,
     spark: Any,
@@ -33,7 +33,7 @@ def start_on_spark(  # noqa: PLR0913, PLR0917 - a user's options
         raise
 
 
-def start(  # noqa: PLR0913 - a user's options
+def start(
     graph: Graph,
     settings: Settings,
     executor: Executor,

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import polars as pl
 
-from anabranch.compiler.plan import Joint, Plan, Region
+from anabranch.compiler.plan import HIDDEN, Joint, Plan, Region
 from anabranch.compiler.traits import traits_of
 from anabranch.errors import ProgramError
 from anabranch.ids import OperatorId
@@ -37,6 +37,8 @@ AGGREGATES = ("count", "sum", "min", "max")
 def plan_of(graph: Graph) -> Plan:
     """Divide a graph into regions, or refuse what cannot run in parallel yet."""
     chain = _chain(graph)
+    for op in chain:
+        _refuse_hidden(op)
     stateful = [at for at, op in enumerate(chain) if _has_state(op)]
     for at in stateful[1:]:
         _refuse(chain[at], "one operator with state", f"{chain[stateful[0]].name} is one already")
@@ -74,6 +76,14 @@ def _next(graph: Graph, op: Operator) -> Operator:
         why = "nothing reads it" if not readers else f"{len(readers)} operators read it"
         _refuse(op, "one reader an operator", why)
     return graph[readers[0].operator]
+
+
+def _refuse_hidden(op: Operator) -> None:
+    for output in op.outputs.values():
+        if taken := [name for name in output.schema if name.startswith(HIDDEN)]:
+            message = f"{op.name}: a column is called {taken[0]!r}"
+            why = f"names that begin with {HIDDEN} are taken by Anabranch itself"
+            raise ProgramError(message, site=op.site, why=why, so="rename it")
 
 
 def _has_state(op: Operator) -> bool:

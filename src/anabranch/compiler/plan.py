@@ -21,6 +21,9 @@ Routing: TypeAlias = Literal["any", "key", "one"]
 Ordering: TypeAlias = Literal["none", "order-keys"]
 """Rows leave as they come, or are put in the order of their keys (M5) where they leave."""
 
+HIDDEN = "__ab_"
+"""How the names of columns begin that travel beside the user's."""
+
 JointKind: TypeAlias = Literal["source", "shuffle", "sink"]
 
 Stateful: TypeAlias = Process | WindowAggregate

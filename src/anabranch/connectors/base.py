@@ -109,6 +109,10 @@ class Sink(ABC):
         Called again after a restart: publishing an epoch twice is publishing it once.
         """
 
+    def with_durability(self, durability: Literal["process", "power"]) -> Sink:  # noqa: ARG002
+        """The same sink, whose rows outlive the death of processes, or a loss of power too."""
+        return self
+
     def abort(self, messages: Sequence[Any], epoch: int) -> None:  # noqa: B027 - nothing staged
         """Forget staged rows of an attempt that lost."""
 

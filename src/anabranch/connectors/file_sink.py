@@ -13,6 +13,7 @@ names is there, and doing it again ends in the same place.
 
 from __future__ import annotations
 
+import copy
 import errno
 import filecmp
 import os
@@ -20,7 +21,7 @@ import re
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Literal, final
 from uuid import uuid4
 
 from anabranch.connectors.base import Sink
@@ -52,6 +53,7 @@ class Files(Sink):
         # Tasks run elsewhere, where a relative path would mean another place.
         self._root = Path(path).absolute()
         self._format = known_format(format)
+        self._durable = True
         if self._root.exists() and not self._root.is_dir():
             message = f"Files: {path} is a file, not a directory to write into"
             raise ProgramError(message)
@@ -89,9 +91,16 @@ class Files(Sink):
             for staged, final_place in moves:
                 _show(staged, final_place)
             # Before the first name goes, the second must be on the disk.
-            _sync(self._root)
+            if self._durable:
+                _sync(self._root)
             for staged, _ in moves:
                 staged.unlink(missing_ok=True)
+
+    def with_durability(self, durability: Literal["process", "power"]) -> Files:
+        """Sync files and directories for the sake of power, or leave that to the system."""
+        other = copy.copy(self)
+        other._durable = durability == "power"  # noqa: SLF001 - one of us
+        return other
 
     def abort(self, messages: Sequence[Any], epoch: int) -> None:  # noqa: ARG002
         """Remove staged files; published ones stay."""
@@ -128,8 +137,9 @@ class Files(Sink):
                     writer.close()
             with _telling("write", path):
                 file.flush()
-                os.fsync(file.fileno())
-                _sync(path.parent)
+                if self._durable:
+                    os.fsync(file.fileno())
+                    _sync(path.parent)
         return rows
 
 

@@ -12,7 +12,8 @@ from itertools import pairwise
 
 import polars as pl
 
-HIDDEN = "__ab_"
+from anabranch.compiler.plan import HIDDEN
+
 TIME = "__ab_time"
 """Event time in microseconds."""
 PARTITION = "__ab_p"

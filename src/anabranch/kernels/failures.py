@@ -5,10 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+
+from polars.exceptions import PanicException, PolarsError
 
 from anabranch.kernels.results import TaskError
 
@@ -26,6 +30,16 @@ class Failed(Exception):
         """Carry the error to where the task ends."""
         super().__init__(error.text)
         self.error = error
+
+
+@contextmanager
+def failing(operator: str) -> Iterator[None]:
+    """Tell an error of Polars, or a value that its type cannot hold, as this operator's."""
+    try:
+        yield
+    except (PolarsError, PanicException, OverflowError) as error:
+        text = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        raise Failed(TaskError(operator, text)) from error
 
 
 def told(operator: str, error: BaseException, record: dict[str, Any] | None = None) -> TaskError:

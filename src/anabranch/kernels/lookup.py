@@ -8,7 +8,8 @@ from typing import Literal
 
 import polars as pl
 
-from anabranch.kernels.bundle import HIDDEN, hidden
+from anabranch.compiler.plan import HIDDEN
+from anabranch.kernels.bundle import hidden
 from anabranch.kernels.keys import canonical
 from anabranch.program.operators.together import Lookup
 

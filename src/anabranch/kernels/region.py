@@ -14,7 +14,7 @@ import polars as pl
 
 from anabranch.compiler.plan import Plan, Region
 from anabranch.kernels.bundle import OFFSET, PARTITION, SLICE, TIME
-from anabranch.kernels.failures import Failed, told
+from anabranch.kernels.failures import Failed, failing, told
 from anabranch.kernels.keyed import Cells, Processor
 from anabranch.kernels.results import (
     EpochInput,
@@ -126,10 +126,8 @@ class HeadTask:
                 raise Failed(TaskError(self.entrance.operator, text))
 
     def _times(self, values: pl.Series, kind: TimeType) -> pl.Series:
-        try:
+        with failing(self.entrance.operator):
             return micros_of(values, kind)
-        except OverflowError as error:
-            raise Failed(told(self.entrance.operator, error)) from error
 
     def _without_time(self, frame: pl.DataFrame, times: pl.Series) -> pl.Series | None:
         """Which rows have no event time, if any; where that ends the run, it does."""
@@ -155,7 +153,8 @@ class HeadTask:
         if self.windows is None:
             slices = slice_of(rows, self.key, self.owners.slices)
             return _divided(rows.with_columns(slices.alias(SLICE)), slices, self.owners)
-        partials = self.windows.partials(rows, self.owners.slices)
+        with failing(self.windows.operator):
+            partials = self.windows.partials(rows, self.owners.slices)
         if self.windows.ordered:
             partials = partials.with_columns(
                 pl.lit(partition_index, pl.Int32).alias(PARTITION),
@@ -233,7 +232,9 @@ class KeyedTask:
         if after is not None:
             due = [*state.due(before, after), fresh.filter(pl.col(START) <= after)]
             if any(frame.height for frame in due):
-                rows, letters = self.tail.run(windows.results(windows.merged(due)))
+                with failing(windows.operator):
+                    results = windows.results(windows.merged(due))
+                rows, letters = self.tail.run(results)
             fresh = fresh.filter(pl.col(START) > after)
         delta = fresh.sort("slice", maintain_order=True)
         return EpochOutput(epoch.epoch, rows, late, letters), state.then(fresh, after), delta

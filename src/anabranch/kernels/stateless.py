@@ -11,17 +11,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
-from polars.exceptions import PanicException, PolarsError
 
 from anabranch.kernels.bundle import hidden, sub
 from anabranch.kernels.evaluated import Evaluated
-from anabranch.kernels.failures import BadRow, Failed, told
+from anabranch.kernels.failures import BadRow, Failed, failing, told
 from anabranch.kernels.lookup import LookupStep
-from anabranch.kernels.results import TaskError
 from anabranch.kernels.rows import Made, Picker, Record, gathered, records_of
 from anabranch.program.expressions import Expression
 from anabranch.program.functions import Function, OnError
@@ -29,6 +28,8 @@ from anabranch.program.operators import rowwise as ops
 from anabranch.program.operators.keyed import Process
 from anabranch.program.operators.operator import OUT, Operator
 from anabranch.program.operators.together import Lookup
+
+_Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
 class Step(Protocol):
@@ -57,11 +58,8 @@ class Chain:
         letters = 0
         frame = frame.select([*self.live, *hidden(frame)])
         for step in self.steps:
-            try:
+            with failing(step.name):
                 frame, left_out = step.run(frame)
-            except (PolarsError, PanicException) as error:
-                text = f"{type(error).__name__}: {str(error).splitlines()[0]}"
-                raise Failed(TaskError(step.name, text)) from error
             letters += left_out
         return frame.select([*self.out, *hidden(frame)]), letters
 
@@ -161,7 +159,7 @@ class RenameStep:
 
 @dataclass(frozen=True)
 class ExplodeStep:
-    """One row for each element of a list; an empty or null list gives one row with null."""
+    """One row for each element of a list: none for an empty one, one with null for null."""
 
     name: str
     column: str
@@ -171,21 +169,20 @@ class ExplodeStep:
     def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, int]:
         """Unfold the list, numbering its elements where the order is kept."""
         kept = frame.select([*self.live, *hidden(frame)])
-        lists = kept[self.column]
-        if isinstance(lists.dtype, pl.Array):
-            kept = kept.with_columns(lists.arr.to_list())
-        unfolded = kept.explode(self.column)
+        if isinstance(kept.schema[self.column], pl.Array):
+            kept = kept.with_columns(pl.col(self.column).arr.to_list())
+        unfolded = kept.explode(self.column, empty_as_null=False, keep_nulls=True)
         if self.sub is None:
             return unfolded, 0
-        lengths = kept[self.column].list.len().fill_null(1).clip(1).to_numpy().astype(np.int64)
+        lengths = kept[self.column].list.len().fill_null(1).to_numpy().astype(np.int64)
         return unfolded.with_columns(_counted(lengths).alias(self.sub)), 0
 
 
-def _counted(lengths: Any) -> pl.Series:
+def _counted(lengths: _Numbers) -> pl.Series:
     """0, 1, ... anew for each length."""
-    ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    return pl.Series(np.arange(total, dtype=np.int64) - np.repeat(ends - lengths, lengths))
+    total = int(lengths.sum())
+    begins = np.cumsum(lengths) - lengths
+    return pl.Series(np.arange(total, dtype=np.int64) - np.repeat(begins, lengths))
 
 
 # Steps of Python functions

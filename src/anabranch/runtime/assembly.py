@@ -15,10 +15,10 @@ from uuid import uuid4
 from anabranch.clock import Clock
 from anabranch.compiler.compile import plan_of
 from anabranch.compiler.plan import Plan
-from anabranch.epochs.machine import Machine, Rules
-from anabranch.epochs.protocol import Offer
-from anabranch.epochs.triggers import Trigger
-from anabranch.epochs.watermarks import SourceTime
+from anabranch.epoch.machine import Machine, Rules
+from anabranch.epoch.protocol import Offer
+from anabranch.epoch.triggers import Trigger
+from anabranch.epoch.watermarks import SourceTime
 from anabranch.errors import ProgramError
 from anabranch.kernels.region import HeadTask, KeyedTask, lower
 from anabranch.program.graph import Graph
@@ -66,7 +66,8 @@ def assemble(graph: Graph, settings: Settings, executor: Executor, clock: Clock)
     with ExitStack() as stack:
         root = _checkpoint(settings, stack)
         store = LocalStore(root, settings.durability)
-        sinks = {op.name: op.sink for op in graph.sinks}
+        durability = settings.durability
+        sinks = {op.name: op.sink.with_durability(durability) for op in graph.sinks}
         commits = Commits(store, sinks, CommitMachine(keep=settings.keep))
         recovered = commits.open(
             graph.name,
@@ -112,7 +113,7 @@ def _deployment(
         head=head.route(owners),
         keyed=keyed,
         operator=None if plan.stateful is None else plan.stateful.name,
-        sink=write.sink,
+        sink=write.sink.with_durability(settings.durability),
         sink_name=write.name,
         ordered=write.ordered,
         merged=write.ordered and lanes > 1,

@@ -32,6 +32,10 @@ class Executor(Protocol):
         """Tell all processes about a query; later runs are of this deployment."""
         ...
 
+    def warm_up(self) -> None:
+        """Start the processes, so that the first epoch need not wait for them."""
+        ...
+
     def cancel(self) -> None:
         """Give up the job under way, if there is one: it fails. Safe from any thread."""
         ...

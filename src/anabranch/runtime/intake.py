@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from anabranch.epochs.protocol import Offer
+from anabranch.epoch.protocol import Offer
 from anabranch.ids import Offset, Partition
 from anabranch.program.operators.edges import Read
 from anabranch.program.operators.operator import OUT

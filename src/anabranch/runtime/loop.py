@@ -16,8 +16,8 @@ from typing import Any
 from uuid import uuid4
 
 from anabranch.clock import Clock
-from anabranch.epochs.machine import Machine
-from anabranch.epochs.protocol import (
+from anabranch.epoch.machine import Machine
+from anabranch.epoch.protocol import (
     Command,
     Committed,
     Event,
@@ -42,7 +42,6 @@ from anabranch.scheduling.session_machine import Cycle, SessionMachine
 from anabranch.state.commits import Commits
 from anabranch.state.layout import Commit, EpochPlan
 
-
 SNAPSHOT_AFTER = 32
 """Deltas of a lane before its whole state is written: as many files are read at a recovery."""
 
@@ -63,6 +62,8 @@ class _Lane:
     version: str = BEGIN
     strands: tuple[tuple[str, ...], ...] = ()
     send_chain: bool = False
+    moved: bool = False
+    """Whether its slices are in files that other lanes wrote: then it writes all it has, once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +116,13 @@ class Loop:
         for lane, known in self._lanes.items():
             own = (strands[lane],) if lane in strands else ()
             known.strands = own if same else tuple(strands.values())
-            known.version, known.send_chain = uuid4().hex, True
+            known.version, known.send_chain, known.moved = uuid4().hex, True, not same
 
     def step(self) -> bool:
         """Do what can be done now, at most one cycle of it; says whether there was anything."""
+        self._tell()
+        if self.over:
+            return True
         if self._width is not None and self._machine.idle and not self._waiting:
             self._widen(self._width)
         planned = self._plan()
@@ -133,6 +137,10 @@ class Loop:
         waiting = sum(1 for work in self._machine.ready() if not hasattr(work, "after"))
         self._session = self._session.learn(cycle, self._clock.elapsed() - began, waiting)
         return True
+
+    def warm_up(self) -> None:
+        """Start what the first cycle will need."""
+        self._executor.warm_up()
 
     def stop(self, *, drain: bool) -> None:
         """Plan nothing more; with `drain` finish what is planned."""
@@ -175,7 +183,7 @@ class Loop:
         self._executor.deploy(self._deployment)
         begun = any(known.version != BEGIN for known in self._lanes.values())
         self._lanes = {
-            lane: _Lane(uuid4().hex, strands, send_chain=True) if begun else _Lane()
+            lane: _Lane(uuid4().hex, strands, send_chain=True, moved=True) if begun else _Lane()
             for lane in range(lanes)
         }
         self._width, self._forced = None, True
@@ -240,8 +248,8 @@ class Loop:
             LaneItem(work.epoch, work.attempt, self._parts(work.epoch), work.before, work.after)
             for work in cycle.lanes
         )
-        snapshot = sum(len(strand) for strand in known.strands) >= SNAPSHOT_AFTER
-        snapshot = snapshot or len(known.strands) > 1
+        long = sum(len(strand) for strand in known.strands) >= SNAPSHOT_AFTER
+        snapshot = long or known.moved
         chain = known.strands if known.send_chain else None
         return LaneJob(lane, known.version, items, chain, snapshot)
 
@@ -295,7 +303,7 @@ class Loop:
         deltas = {}
         for lane, done in lanes.items():
             known = self._lanes[lane]
-            known.send_chain = False
+            known.send_chain = known.moved = False
             known.version = done.version
             for epoch in done.epochs:
                 self._epochs[epoch.epoch].lanes[lane] = epoch

@@ -35,7 +35,7 @@ class LaneItem:
 
 @dataclass(frozen=True, slots=True)
 class LaneJob:
-    """A lane's epochs in order, from the state `parent` on; each attempt makes a version of its own.
+    """A lane's epochs in order, from the state `parent` on; each attempt makes its own version.
 
     `chain` names the deltas from which `parent` can be made again where a process does not have it,
     a strand for each lane that they were of; it is sent only when a process said so.

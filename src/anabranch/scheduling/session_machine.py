@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from anabranch.epochs.protocol import HeadWork, LaneWork, Work
+from anabranch.epoch.protocol import HeadWork, LaneWork, Work
 
 SHORT_S, LONG_S = 0.15, 0.4
 """A cycle shorter than this is mostly overhead; one longer than that delays the results."""

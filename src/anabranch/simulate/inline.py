@@ -60,6 +60,9 @@ class InlineExecutor:
         self._deployment = deployment
         self._processes = {}
 
+    def warm_up(self) -> None:
+        """Nothing has to be started."""
+
     def cancel(self) -> None:
         """Nothing runs while another call can be made."""
 

@@ -31,7 +31,8 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
+from weakref import WeakKeyDictionary
 
 from anabranch.spark.private import Executor, Function, JobFailed, Rdd, Spark, task_property
 
@@ -71,7 +72,9 @@ class LanesStatistics:
 class Lanes:
     """Some lanes and any number of heads on one SparkContext.
 
-    One thread at a time may `run`; `cancel` may be called from any.
+    One thread at a time may `run`; `cancel` may be called from any. Close it when it is done with:
+    the next one on the same SparkContext then finds its processes running. Spark ends workers that
+    are idle for a minute, but the process that forks them only at its own end.
     """
 
     def __init__(self, sc: Any, lanes: int, *, lane: Work, head: Work) -> None:
@@ -81,9 +84,10 @@ class Lanes:
         self.count = lanes
         self._spark = Spark(sc)
         self._lane = lane
-        # Two sets of lanes on one SparkContext share no process.
-        self._token = secrets.token_hex(4)
-        self._generation = [0] * lanes
+        # Two sets of lanes at a time share no process.
+        self._token, generation = _Free.take(sc)
+        self._generation = [*generation, *[0] * (lanes - len(generation))]
+        self._where: Mapping[int, Executor] = {}
         self._plans: dict[str, bytes] = {}
         self._pids: dict[int, int] = {}
         self._busy = threading.Lock()
@@ -133,6 +137,17 @@ class Lanes:
         """Start all workers, or keep them from being ended: Spark ends the idle after 60 s."""
         self.run(dict.fromkeys(range(self.count), b""), [b""] * self._spark.slots())
 
+    def close(self) -> None:
+        """Leave the processes to whoever comes next; not those where a job is under way."""
+        if self._busy.acquire(blocking=False):  # and never released: there are no more jobs
+            _Free.give_back(self._spark.sc, self._token, self._generation)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def cancel(self) -> None:
         """Cancel the job under way; its `run` raises."""
         self._spark.cancel(self._tag)
@@ -143,8 +158,7 @@ class Lanes:
 
     def executors(self) -> dict[int, Executor]:
         """Where each lane wants to be; empty if there is only one place."""
-        there = self._spark.executors()
-        return {lane: there[lane % len(there)] for lane in range(self.count)} if there else {}
+        return dict(self._where)
 
     def statistics(self) -> LanesStatistics:
         """How things are."""
@@ -226,7 +240,7 @@ class Lanes:
     def _place(self) -> None:
         """Make the job: lanes where they want to be, in processes of their own, and heads."""
         self._there = self._spark.executor_ids()
-        self._where = self.executors()
+        self._where = places(self.count, self._spark.executors(), self._where)
         work = functools.partial(_task, self._lane)
         self._lanes: list[Function] = [
             self._spark.function(work, self._as(LANE, f"-{lane}-{self._generation[lane]}"))
@@ -262,6 +276,26 @@ class Lanes:
         self._seen = replace(self._seen, **changed)
 
 
+class _Free:
+    """The names of processes that nobody uses now, by SparkContext."""
+
+    _lock = threading.Lock()
+    _names: ClassVar[WeakKeyDictionary[Any, list[tuple[str, list[int]]]]] = WeakKeyDictionary()
+
+    @classmethod
+    def take(cls, sc: Any) -> tuple[str, list[int]]:
+        """A name that no other set of lanes has, with the generations of its lanes."""
+        with cls._lock:
+            free = cls._names.get(sc)
+            return free.pop() if free else (secrets.token_hex(4), [])
+
+    @classmethod
+    def give_back(cls, sc: Any, name: str, generations: list[int]) -> None:
+        """Let another set of lanes have it."""
+        with cls._lock:
+            cls._names.setdefault(sc, []).append((name, generations))
+
+
 @dataclass(frozen=True, slots=True)
 class _Answer:
     """What a task said: one byte, the process, then its result, or its error's text."""
@@ -276,6 +310,27 @@ class _Answer:
         kind, pid, rest = answer[:1], int.from_bytes(answer[1:9], "big"), answer[9:]
         error = rest.decode() if kind == _FAILED else None
         return cls(kind == _LACKING, error, rest if kind == _DONE else b"", pid)
+
+
+def places(
+    lanes: int, there: Sequence[Executor], before: Mapping[int, Executor]
+) -> dict[int, Executor]:
+    """Where lanes should be: where they were, if that is still there, else where fewest are.
+
+    >>> a, b, c = (Executor(each, "h") for each in "abc")
+    >>> [each.id for each in places(4, [a, b], {}).values()]
+    ['a', 'b', 'a', 'b']
+    >>> [each.id for each in places(4, [b, c], {0: a, 1: b, 2: a, 3: b}).values()]
+    ['c', 'b', 'c', 'b']
+    """
+    if not there:
+        return {}
+    kept = {lane: where for lane, where in before.items() if where in there and lane < lanes}
+    load = {each: sum(where == each for where in kept.values()) for each in there}
+    for lane in sorted(set(range(lanes)) - set(kept)):
+        kept[lane] = min(there, key=load.__getitem__)
+        load[kept[lane]] += 1
+    return dict(sorted(kept.items()))
 
 
 def _end_process(pid: int, variable: str) -> None:

@@ -197,7 +197,10 @@ class Spark:
 
     def set_property(self, name: str, value: str | None) -> None:
         """Give a value to all tasks of jobs that this thread starts from now on."""
-        self._jsc.setLocalProperty(name, value)
+        known = self._set_up.__dict__.setdefault("properties", {})
+        if known.get(name, "") != value:
+            self._jsc.setLocalProperty(name, value)
+            known[name] = value
 
     def label(self, tag: str, description: str) -> None:
         """Name the jobs of this thread: the tag to cancel them by, the description for people."""

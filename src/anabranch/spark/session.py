@@ -31,8 +31,8 @@ from typing import Any
 
 from anabranch import config
 from anabranch.errors import AnabranchError
-from anabranch.spark import private
 from anabranch.runtime.exchange import OwnedDirectory, sweep
+from anabranch.spark import private
 from anabranch.spark.java import Java, find_java
 
 # A user's conf wins.
@@ -215,8 +215,11 @@ def settings(master: str, conf: Mapping[str, str], directory: Path) -> dict[str,
             str(Path(each or ".").absolute()) for each in sys.path if each != "__pypackages__"
         )
         found |= LOOPBACK
-    if cluster := re.fullmatch(r"local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*(\d+)\s*\]", master):
-        found["spark.executor.memory"] = f"{cluster[1]}m"
+    if cluster := re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]", master):
+        executors, cores, memory = map(int, cluster.groups())
+        found["spark.executor.memory"] = f"{memory}m"
+        # Without it Spark does not know how many to wait for, and waits for none.
+        found["spark.cores.max"] = str(executors * cores)
     return {**found, **conf}
 
 

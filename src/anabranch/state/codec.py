@@ -8,7 +8,7 @@
     d  8 bytes            float; every NaN is one
     s b  length  bytes    text (UTF-8), bytes
     m  8 bytes  zone      datetime: microseconds of its clock since 1970
-    a  4 bytes            date: days since 0001-01-01
+    a  4 bytes            date: its number of days, 0001-01-01 being 1
     t  8 bytes  zone      time of day: microseconds
     l  4 4 4 bytes        timedelta: days, seconds, microseconds
     e  length  bytes      Decimal, as text
@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn, TypeAlias
@@ -115,7 +115,8 @@ def _write_float(value: float, out: _Out, depth: int) -> None:  # noqa: ARG001
 
 
 def _write_str(value: str, out: _Out, depth: int) -> None:  # noqa: ARG001
-    _sized(b"s", value.encode("utf-8", "surrogatepass"), out)
+    body = value.encode("utf-8", "surrogatepass")
+    out.append(b"s" + _length(len(body)) + body)
 
 
 def _write_bytes(value: bytes, out: _Out, depth: int) -> None:  # noqa: ARG001
@@ -166,7 +167,11 @@ def _items(tag: bytes) -> Callable[[Any, _Out, int], None]:
         out.append(tag + _length(len(value)))
         deeper = _deeper(depth)
         for each in value:
-            _write(each, out, deeper)
+            # As _write does, without a call more: states are encoded once a key and epoch.
+            one = _WRITERS.get(type(each))
+            if one is None:
+                _refuse(each)
+            one(each, out, deeper)
 
     return write
 
@@ -259,16 +264,20 @@ class _Reader:
         self.code, self.at = code, 1
 
     def value(self, depth: int) -> Any:
-        tag = self.take(1)
-        if tag in _CONSTANTS:
-            return _CONSTANTS[tag]
-        if tag in _READERS:
-            return _READERS[tag](self)
-        if tag not in _CONTAINERS:
-            raise _Malformed(f"no value begins with {tag!r}")  # noqa: EM102 - told below
+        at = self.at
+        if at >= len(self.code):
+            raise _Malformed("it is cut short")  # noqa: EM101 - told below
+        read = _READERS.get(self.code[at])
+        if read is None:
+            raise _Malformed(f"no value begins with byte {self.code[at]}")  # noqa: EM102 - told below
+        self.at = at + 1
+        return read(self, depth)
+
+    def count(self, depth: int) -> int:
+        """How many elements follow, each at least a byte, at a depth that values may have."""
         if depth >= DEEPEST:
             raise _Malformed("too deep")  # noqa: EM101 - told below
-        return _CONTAINERS[tag](self, self.length(), depth + 1)
+        return self.length()
 
     def take(self, count: int) -> bytes:
         end = self.at + count
@@ -282,10 +291,13 @@ class _Reader:
         """A length or a count, which no more than the bytes that are left can satisfy."""
         found = shift = 0
         while True:
-            byte = self.take(1)[0]
+            if self.at >= len(self.code):
+                raise _Malformed("it is cut short")  # noqa: EM101 - told below
+            byte = self.code[self.at]
+            self.at += 1
             found |= (byte & 0x7F) << shift
             shift += 7
-            if not byte & 0x80:
+            if byte < 0x80:
                 break
             if shift > 63:
                 raise _Malformed("a length has no end")  # noqa: EM101 - told below
@@ -297,8 +309,9 @@ class _Reader:
         return self.take(self.length())
 
     def word(self) -> int:
-        found: int = _WORD.unpack(self.take(8))[0]
-        return found
+        (found,) = _WORD.unpack_from(self.code, self.at)
+        self.at += 8
+        return found  # type: ignore[no-any-return]
 
     def zone(self) -> dict[str, Any]:
         fold = self.take(1)[0]
@@ -344,45 +357,62 @@ def _time(reader: _Reader) -> time:
     return (_EPOCH + timedelta(microseconds=shown)).time().replace(**reader.zone())
 
 
-def _dict(reader: _Reader, count: int, depth: int) -> dict[Any, Any]:
-    found: dict[Any, Any] = {}
+def _double(reader: _Reader, depth: int) -> float:  # noqa: ARG001
+    (found,) = _DOUBLE.unpack_from(reader.code, reader.at)
+    reader.at += 8
+    return found  # type: ignore[no-any-return]
+
+
+def _text(reader: _Reader, depth: int) -> str:  # noqa: ARG001
+    return reader.sized().decode("utf-8", "surrogatepass")
+
+
+def _dict(reader: _Reader, depth: int) -> dict[Any, Any]:
+    count, found = reader.count(depth), dict[Any, Any]()
     for _ in range(count):
-        key = reader.value(depth)
-        found[key] = reader.value(depth)
-    _whole(found, count)
+        key = reader.value(depth + 1)
+        found[key] = reader.value(depth + 1)
+    _require_all(found, count)
     return found
 
 
-def _whole(found: Any, count: int) -> Any:
+def _list(reader: _Reader, depth: int) -> list[Any]:
+    return [reader.value(depth + 1) for _ in range(reader.count(depth))]
+
+
+def _set(reader: _Reader, depth: int) -> set[Any]:
+    elements = _list(reader, depth)
+    found = set(elements)
+    _require_all(found, len(elements))
+    return found
+
+
+def _require_all(found: Sized, count: int) -> None:
     if len(found) != count:
         raise _Malformed("an element comes twice")  # noqa: EM101 - told below
-    return found
 
 
-def _some(reader: _Reader, count: int, depth: int) -> list[Any]:
-    return [reader.value(depth) for _ in range(count)]
-
-
-_CONSTANTS: dict[bytes, Any] = {b"N": None, b"F": False, b"T": True}
-_READERS: dict[bytes, Callable[[_Reader], Any]] = {
-    b"i": _Reader.word,
-    b"I": _big,
-    b"d": lambda reader: _DOUBLE.unpack(reader.take(8))[0],
-    b"s": lambda reader: reader.sized().decode("utf-8", "surrogatepass"),
-    b"b": _Reader.sized,
-    b"m": _datetime,
-    b"a": lambda reader: date.fromordinal(_DAYS.unpack(reader.take(4))[0]),
-    b"t": _time,
-    b"l": _span,
-    b"e": lambda reader: Decimal(reader.sized().decode("ascii")),
-}
-_CONTAINERS: dict[bytes, Callable[[_Reader, int, int], Any]] = {
-    b"L": _some,
-    b"U": lambda reader, count, depth: tuple(_some(reader, count, depth)),
-    b"S": lambda reader, count, depth: _whole(set(_some(reader, count, depth)), count),
-    b"Z": lambda reader, count, depth: _whole(frozenset(_some(reader, count, depth)), count),
+_BY_TAG: dict[bytes, Callable[[_Reader, int], Any]] = {
+    b"N": lambda reader, depth: None,  # noqa: ARG005 - one signature for all
+    b"F": lambda reader, depth: False,  # noqa: ARG005
+    b"T": lambda reader, depth: True,  # noqa: ARG005
+    b"i": lambda reader, depth: reader.word(),  # noqa: ARG005
+    b"I": lambda reader, depth: _big(reader),  # noqa: ARG005
+    b"d": _double,
+    b"s": _text,
+    b"b": lambda reader, depth: reader.sized(),  # noqa: ARG005
+    b"m": lambda reader, depth: _datetime(reader),  # noqa: ARG005
+    b"a": lambda reader, depth: date.fromordinal(_DAYS.unpack(reader.take(4))[0]),  # noqa: ARG005
+    b"t": lambda reader, depth: _time(reader),  # noqa: ARG005
+    b"l": lambda reader, depth: _span(reader),  # noqa: ARG005
+    b"e": lambda reader, depth: Decimal(reader.sized().decode("ascii")),  # noqa: ARG005
+    b"L": _list,
+    b"U": lambda reader, depth: tuple(_list(reader, depth)),
+    b"S": _set,
+    b"Z": lambda reader, depth: frozenset(_set(reader, depth)),
     b"D": _dict,
 }
+_READERS = {tag[0]: read for tag, read in _BY_TAG.items()}
 
 
 def _broken(why: str, at: int) -> CheckpointError:

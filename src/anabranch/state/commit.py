@@ -375,17 +375,16 @@ class CommitMachine:
         assert self._run is not None
         newest = self._retention.newest
         number = newest.number + 1 if newest else 1
-        state_from = self._retention.state_from
         behind = [path for epoch, path in sorted(self._plans.items()) if epoch > commit.last]
-        return replace(
+        sealed = replace(
             commit,
             number=number,
             run=self._run,
             parent=newest.number if newest else None,
             plans=tuple(self._plans[each] for each in range(commit.first, commit.last + 1)),
             adopted=tuple(path for path in behind if self._is_adopted(path)),
-            state_from=number if state_from is None and commit.delta_paths else state_from,
         )
+        return replace(sealed, state_from=self._retention.state_from(sealed))
 
     def _is_adopted(self, path: str) -> bool:
         parts = plan_of(path)

@@ -60,7 +60,8 @@ class Retention:
         self._commits: list[Commit] = []
         # Before this one commits are kept only for their deltas; their plans are gone.
         self._window = self._with_epochs = 0
-        self._state_from: int | None = None
+        # The oldest that names a delta.
+        self._stateful: int | None = None
 
     @property
     def commits(self) -> Sequence[Commit]:
@@ -72,10 +73,15 @@ class Retention:
         """The last that was added."""
         return self._commits[-1] if self._commits else None
 
-    @property
-    def state_from(self) -> int | None:
-        """The oldest commit that is kept and names a delta."""
-        return self._state_from
+    def state_from(self, commit: Commit) -> int | None:
+        """The oldest commit whose deltas are needed after `commit`, which follows the newest."""
+        before = self.newest.state_from if self.newest else None
+        if before is None:
+            return commit.number if commit.delta_paths else None
+        if not _has_snapshots(commit):
+            return before
+        chain = [each for each in self._commits if each.number >= before]
+        return min(link.number for link in needed_links([*chain, commit]))
 
     def referenced(self) -> frozenset[str]:
         """The paths of all that is kept: commits, their deltas, the plans of the last ones."""
@@ -87,8 +93,8 @@ class Retention:
         """Take a commit that follows the newest."""
         self._commits.append(commit)
         self._with_epochs += not commit.is_opening
-        if self._state_from is None and commit.delta_paths:
-            self._state_from = commit.number
+        if self._stateful is None and commit.delta_paths:
+            self._stateful = commit.number
 
     def expire(self, published: int) -> tuple[str, ...]:
         """The paths that nothing needs any more, commits first; nothing behind `published`."""
@@ -114,7 +120,7 @@ class Retention:
         """Let go of commits whose deltas the oldest of the window does not need."""
         passed = self._commits[begin + 1 : self._window + 1]
         # Chains are walked only where they may have become shorter: they may be very long.
-        before_state = self._state_from is None or self._commits[0].number < self._state_from
+        before_state = self._stateful is None or self._commits[0].number < self._stateful
         if not passed or not (before_state or any(map(_has_snapshots, passed))):
             return
         kept = self._commits[: self._window + 1]
@@ -122,7 +128,7 @@ class Retention:
         dropped = [each for each in kept if each.number < min(first, kept[-1].number)]
         del self._commits[: len(dropped)]
         self._window -= len(dropped)
-        self._state_from = next((each.number for each in self._commits if each.delta_paths), None)
+        self._stateful = next((each.number for each in self._commits if each.delta_paths), None)
         yield from (each.path for each in dropped)
         for each in dropped:
             yield from each.delta_paths

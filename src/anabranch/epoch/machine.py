@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from anabranch.epochs.protocol import (
+from anabranch.epoch.protocol import (
     Command,
     Committed,
     Event,
@@ -30,7 +30,7 @@ from anabranch.epochs.protocol import (
     Work,
     WorkFailed,
 )
-from anabranch.epochs.watermarks import SourceTime
+from anabranch.epoch.watermarks import SourceTime
 
 
 class Stage(Enum):
@@ -161,7 +161,7 @@ class Machine:
     def wants_offer(self) -> bool:
         """Whether looking at the source could lead to another epoch."""
         room = len(self._containers) < self._rules.in_flight
-        return room and not (self._stopping or self._exhausted or self._over)
+        return room and not (self._stopping or self._exhausted or self._over or self._at_its_end)
 
     @property
     def next_cut(self) -> float | None:
@@ -285,5 +285,11 @@ class Machine:
         finished = self._time.finished.union(*(c.offer.finished for c in self._containers.values()))
         return replace(self._time, finished=finished)
 
+    @property
+    def _at_its_end(self) -> bool:
+        """Whether all that the source will ever hold is planned."""
+        return self._time_planned().finished.issuperset(self._time.partitions)
+
     def _ended(self) -> bool:
-        return (self._exhausted or self._stopping) and not self._containers
+        over = self._exhausted or self._stopping or self._at_its_end
+        return over and not self._containers

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.epochs.machine import Machine, Rules
-from anabranch.epochs.protocol import (
+from anabranch.epoch.machine import Machine, Rules
+from anabranch.epoch.protocol import (
     Committed,
     Fail,
     Finish,
@@ -20,7 +20,7 @@ from anabranch.epochs.protocol import (
     StopAsked,
     WorkFailed,
 )
-from anabranch.epochs.watermarks import END_OF_TIME, SourceTime
+from anabranch.epoch.watermarks import END_OF_TIME, SourceTime
 
 NONE = frozenset()
 

@@ -1,0 +1,144 @@
+"""Structured Streaming's process: `python -m bench.peers.spark ORDER RESULT`.
+
+Plain PySpark, native functions only, at its best documented settings (see `SETTINGS`). One query a
+case with `availableNow`: batches come one after the other, so each one's own time is its latency.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from anabranch import config
+from anabranch.spark.java import find_java
+from bench.peers.work import CORES, MEMORY, Case, Found, Order, found_to_json
+from bench.workloads import ysb, ysb_files
+
+SETTINGS = {
+    "spark.driver.memory": MEMORY,
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "localhost",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    "spark.sql.streaming.stateStore.maintenanceInterval": "60s",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.numRecentProgressUpdates": "1000",
+}
+STORES = {
+    "hdfs": "HDFSBackedStateStoreProvider",
+    "rocksdb": "RocksDBStateStoreProvider",
+}
+_STATE = "org.apache.spark.sql.execution.streaming.state"
+
+
+def main(arguments: list[str]) -> None:
+    """Do what is ordered."""
+    order = Order.from_json(Path(arguments[0]).read_text())
+    spark = _session(order)
+    try:
+        found = [_run(order, case, spark) for case in order.cases]
+    finally:
+        spark.stop()
+    Path(arguments[1]).write_text(found_to_json(found))
+
+
+def _session(order: Order) -> Any:
+    java = find_java(config.environment(), config.cache_directory())
+    os.environ |= {"JAVA_HOME": str(java.home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(f"local[{CORES}]").appName("ysb")
+    settings = {**SETTINGS, "spark.local.dir": str(order.work / "local")}
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def _run(order: Order, case: Case, spark: Any) -> Found:
+    home = order.work / case.name
+    case.files.link(home / "in", 0, case.batches * case.a_batch)
+    spark.conf.set("spark.sql.shuffle.partitions", order.options["width"])
+    store = f"{_STATE}.{STORES[order.options['store']]}"
+    spark.conf.set("spark.sql.streaming.stateStore.providerClass", store)
+    query = (
+        _campaign_views(spark, home / "in", case)
+        .writeStream.format("parquet")
+        .outputMode("append")
+        .option("checkpointLocation", str(home / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(order.output(case)))
+    )
+    query.awaitTermination()
+    progress = [dict(each) for each in query.recentProgress]
+    return _found(case, progress)
+
+
+def _campaign_views(spark: Any, inputs: Path, case: Case) -> Any:
+    from pyspark.sql import functions as f
+
+    schema = "user_id STRING, page_id STRING, ad_id STRING, ad_type STRING, event_type STRING, "
+    schema += "event_time TIMESTAMP, ip_address STRING"
+    # A local relation, so that no batch reads it from anywhere.
+    ads = spark.createDataFrame(ysb.ads().to_arrow(compat_level=pl.CompatLevel.oldest()))
+    seconds = f"{ysb.WINDOW.seconds} seconds"
+    return (
+        spark.readStream.schema(schema)
+        .option("maxFilesPerTrigger", case.a_batch)
+        .parquet(str(inputs))
+        .withWatermark("event_time", ysb_files.LATENESS)
+        .where(f.col("event_type") == "view")
+        .select("ad_id", "event_time")
+        .join(f.broadcast(ads), "ad_id")
+        .groupBy(f.window("event_time", seconds), "campaign_id")
+        .agg(f.count("*").alias("views"))
+        .select(
+            f.col("window.start").alias("window_start"),
+            f.col("window.end").alias("window_end"),
+            "campaign_id",
+            "views",
+        )
+    )
+
+
+def _found(case: Case, progress: list[dict[str, Any]]) -> Found:
+    data = [each for each in progress if each["numInputRows"]]
+    assert [each["numInputRows"] for each in data] == [case.rows] * case.batches, progress
+    counted = data[case.warm :]
+    durations = [each["durationMs"] for each in counted]
+    names = {name for each in durations for name in each}
+    parts = {
+        name: sum(each.get(name, 0) for each in durations) / len(durations) for name in names
+    }
+    return Found(
+        case.name,
+        case.rows * case.measured,
+        _ended(data[-1]) - _ended(data[case.warm - 1]),
+        tuple(float(each["triggerExecution"]) for each in durations),
+        dict(sorted(parts.items(), key=lambda part: -part[1])),
+        case.batches * case.a_batch,
+        _micros(progress[-1]["eventTime"]["watermark"]),
+    )
+
+
+def _ended(progress: dict[str, Any]) -> float:
+    """When a batch was committed, in seconds."""
+    return _micros(progress["timestamp"]) / 1e6 + progress["durationMs"]["triggerExecution"] / 1e3
+
+
+def _micros(text: str) -> int:
+    at = datetime.fromisoformat(text).astimezone(timezone.utc)
+    return round(at.timestamp() * 1000) * 1000
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,110 @@
+"""What a system's process is asked to do and what it answers: values that travel as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.workloads.ysb_files import FileSet
+
+CORES = 2
+MEMORY = "4g"
+"""The heap of each system's JVM."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A run of one query: batches that are all there when it begins, some of which are counted.
+
+    `single` batches follow one at a time, each when the one before it is committed, for systems
+    that otherwise have several under way.
+    """
+
+    name: str
+    files: FileSet
+    a_batch: int
+    """Files of a batch."""
+    warm: int
+    """Batches before the first that counts."""
+    measured: int
+    single: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Rows of a batch."""
+        return self.files.rows * self.a_batch
+
+    @property
+    def batches(self) -> int:
+        """Batches that are there from the beginning."""
+        return self.warm + self.measured
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """All that one process is to do."""
+
+    system: str
+    options: Mapping[str, str]
+    cases: tuple[Case, ...]
+    work: Path
+    """A directory of its own: outputs are below `out/<case>`."""
+
+    def output(self, case: Case) -> Path:
+        """Where a case's results are."""
+        return self.work / "out" / case.name
+
+    def to_json(self) -> str:
+        """As text."""
+        return json.dumps(asdict(self), default=str)
+
+    @classmethod
+    def from_json(cls, text: str) -> Order:
+        """From text."""
+        facts = json.loads(text)
+        cases = tuple(_case(each) for each in facts["cases"])
+        return cls(facts["system"], facts["options"], cases, Path(facts["work"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one case gave in one process."""
+
+    case: str
+    rows: int
+    """Rows of the batches that count."""
+    seconds: float
+    """From the commit before them to the last of them."""
+    latencies_ms: tuple[float, ...]
+    """From cut to commit of batches with none other under way."""
+    parts_ms: Mapping[str, float]
+    """Where the time of such a batch goes, on the average."""
+    files: int
+    """How many files were read in all."""
+    watermark_us: int
+    """Windows that end at or before it are in the output."""
+
+    @property
+    def throughput(self) -> float:
+        """Events a second."""
+        return self.rows / self.seconds
+
+
+def found_to_json(found: list[Found]) -> str:
+    """As text."""
+    return json.dumps([asdict(each) for each in found])
+
+
+def found_from_json(text: str) -> list[Found]:
+    """From text."""
+    return [
+        Found(**{**each, "latencies_ms": tuple(each["latencies_ms"])}) for each in json.loads(text)
+    ]
+
+
+def _case(facts: dict[str, Any]) -> Case:
+    files = facts.pop("files")
+    return Case(files=FileSet(**{**files, "directory": Path(files["directory"])}), **facts)

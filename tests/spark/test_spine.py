@@ -1,0 +1,322 @@
+"""The whole path on a real Spark: equal to the oracle on the run's own log.
+
+A schedule is drawn from its seed; a failure says which one, and its test is run again by that number.
+"""
+
+import random
+import threading
+from dataclasses import dataclass
+
+import polars as pl
+import pytest
+from tests.runtime.programs import CALLS, PROGRAMS, calls, fraud
+from tests.runtime.test_inline import written
+
+import anabranch as ab
+from anabranch.errors import RunError
+from anabranch.testing import assert_same_rows, run_sequential
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+PATIENCE_S = 60
+"""A query that takes longer is taken to hang."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """All that a seed decides; the first nine go through every program at every width."""
+
+    seed: int
+    name: str
+    lanes: int
+    rows: int
+    partitions: int
+    ordered: bool
+    forever: bool
+
+    @classmethod
+    def of(cls, seed):
+        draw = random.Random(seed)
+        names = list(PROGRAMS)
+        return cls(
+            seed,
+            names[seed % 3] if seed < 9 else draw.choice(names),
+            (1, 2, 4)[seed // 3] if seed < 9 else draw.choice((1, 2, 4)),
+            draw.choice((4, 7, 15, 60)),
+            draw.choice((1, 2, 3)),
+            draw.random() < 0.7,
+            draw.random() < 0.4,
+        )
+
+    @property
+    def trigger(self):
+        return ab.epochs("20 ms", self.rows) if self.forever else ab.available_now(self.rows)
+
+    def program(self, tmp_path):
+        make, rows, schema = PROGRAMS[self.name]
+        source = ab.sources.Records(rows(60), schema=schema, partitions=self.partitions)
+        return make(source, files(tmp_path), ordered=self.ordered)
+
+
+def files(tmp_path):
+    return ab.sinks.Files(tmp_path / "out", format="parquet")
+
+
+def check(program, tmp_path, *, ordered=True):
+    expected = run_sequential(program, log=tmp_path / "ckpt")["out"]
+    assert expected, "nothing came out: nothing is proved"
+    assert_same_rows(expected, written(tmp_path / "out"), ordered=ordered)
+
+
+def ended(query):
+    assert query.await_termination(PATIENCE_S), f"it hangs: {query}"
+
+
+def promptly(call, *given, **named):
+    """A call that would wait for ever if something went wrong, but then fails."""
+    raised = []
+
+    def run():
+        try:
+            call(*given, **named)
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive(), f"{call} hangs"
+    if raised:
+        raise raised[0]
+
+
+class Growing:
+    """A directory that a query reads while files are put into it."""
+
+    def __init__(self, tmp_path, name="fraud"):
+        self.home, self.name, self._files = tmp_path / "in", name, 0
+        self.home.mkdir()
+        self._rows = PROGRAMS[name][1](2000)
+
+    def add(self, count):
+        at, self._files = self._files, self._files + 1
+        rows = [self._rows.pop(0) for _ in range(count)]
+        draft = self.home / f"_{at:05d}"
+        pl.DataFrame(rows, schema=PROGRAMS[self.name][2]).write_parquet(draft)
+        draft.rename(self.home / f"{at:05d}.parquet")
+
+    def program(self, tmp_path):
+        make, _, schema = PROGRAMS[self.name]
+        source = ab.sources.Files(self.home, format="parquet", schema=schema)
+        return make(source, files(tmp_path))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_schedule_gives_what_its_log_means(seed, spark_context, tmp_path):
+    schedule = Schedule.of(seed)
+    print(f"repeat {schedule}: -k 'its_log_means and [{seed}]'")  # noqa: T201 - shown on failure
+    query = schedule.program(tmp_path).start(
+        spark_context,
+        trigger=schedule.trigger,
+        checkpoint=tmp_path / "ckpt",
+        parallelism=schedule.lanes,
+        slices=16,
+    )
+    if schedule.forever:
+        promptly(query.process_all_available)
+        promptly(query.stop)
+    else:
+        ended(query)
+
+    check(schedule.program(tmp_path), tmp_path, ordered=schedule.ordered)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_lanes_come_and_go_while_rows_come_in(name, spark_context, tmp_path):
+    growing = Growing(tmp_path, name)
+    query = growing.program(tmp_path).start(
+        spark_context, trigger=ab.epochs("20 ms", 5), checkpoint=tmp_path / "ckpt", parallelism=1
+    )
+    for width in (2, 1):
+        growing.add(20)
+        promptly(query.process_all_available)
+        growing.add(20)  # some of it is under way when the width changes
+        promptly(query.rescale, width)
+        assert width == query.last_progress["anabranch"]["lanes"]
+    growing.add(20)
+    promptly(query.process_all_available)
+    promptly(query.stop)
+
+    check(growing.program(tmp_path), tmp_path)
+
+
+def test_all_available_is_committed_and_visible(spark_context, tmp_path):
+    growing = Growing(tmp_path)
+    program = growing.program(tmp_path)
+    query = program.start(spark_context, trigger=ab.epochs("20 ms"), checkpoint=tmp_path / "ckpt")
+    for _ in range(3):
+        growing.add(10)
+        promptly(query.process_all_available)
+        check(growing.program(tmp_path), tmp_path)
+    promptly(query.process_all_available)  # also when there is nothing new
+    promptly(query.stop)
+
+    assert not query.is_active
+
+
+def test_all_available_is_reached_though_more_comes_in(spark_context, tmp_path):
+    growing = Growing(tmp_path)
+    query = growing.program(tmp_path).start(
+        spark_context, trigger=ab.epochs("5 ms"), checkpoint=tmp_path / "ckpt", parallelism=2
+    )
+    over = threading.Event()
+
+    def pour():
+        while not over.wait(0.01):
+            growing.add(1)
+
+    pouring = threading.Thread(target=pour)
+    pouring.start()
+    try:
+        for _ in range(5):
+            promptly(query.process_all_available)
+    finally:
+        over.set()
+        pouring.join()
+        query.stop(drain=False)
+
+
+@pytest.mark.parametrize("drain", [True, False])
+def test_a_stopped_query_goes_on_from_its_checkpoint(drain, spark_context, tmp_path):
+    growing = Growing(tmp_path)
+    for width in (2, 4, 1):
+        growing.add(30)
+        query = growing.program(tmp_path).start(
+            spark_context,
+            trigger=ab.epochs("20 ms", 4),
+            checkpoint=tmp_path / "ckpt",
+            parallelism=width,
+        )
+        promptly(query.stop, drain=drain)
+        assert "Stopped" == query.status["message"]
+    query = growing.program(tmp_path).start(
+        spark_context, trigger=ab.available_now(9), checkpoint=tmp_path / "ckpt", parallelism=2
+    )
+    ended(query)
+
+    assert 90 == sum(pl.read_parquet(file).height for file in growing.home.glob("*.parquet"))
+    check(growing.program(tmp_path), tmp_path)
+
+
+def test_a_query_at_its_end_ends_again_at_once(spark_context, tmp_path):
+    schedule = Schedule.of(1)
+    for width in (2, 1):
+        ended(
+            schedule.program(tmp_path).start(
+                spark_context,
+                trigger=ab.available_now(20),
+                checkpoint=tmp_path / "ckpt",
+                parallelism=width,
+            )
+        )
+
+    check(schedule.program(tmp_path), tmp_path, ordered=schedule.ordered)
+
+
+def refuse(place, state):
+    state.value = place["x"]
+    if place["x"] > 90:
+        raise ValueError("no such place")
+    yield place
+
+
+def refusing(source, sink):
+    program = ab.Program("refusing")
+    row = {"phone": pl.String, "t": pl.Int64, "x": pl.Int64}
+    (
+        program.read(source, name="calls", event_time="t")
+        .select(phone=pl.col("caller"), t=pl.col("t"), x=pl.col("x"))
+        .key_by("phone")
+        .process(refuse, out=row, name="placing")
+        .write(sink, name="out")
+    )
+    return program
+
+
+def test_an_error_of_the_users_says_operator_record_and_line(spark_context, tmp_path):
+    source = ab.sources.Records(calls(60), schema=CALLS)
+    query = refusing(source, files(tmp_path)).start(
+        spark_context, trigger=ab.available_now(10), checkpoint=tmp_path / "ckpt", parallelism=2
+    )
+
+    with pytest.raises(RunError) as caught:
+        query.await_termination(PATIENCE_S)
+
+    told = str(caught.value)
+    assert "placing" in told
+    assert "no such place" in told
+    assert "'x': 91" in told
+    assert 'raise ValueError("no such place")' in told
+    assert "test_spine.py" in told
+    assert caught.value is query.exception()
+    assert query.status["message"].startswith("Failed")
+    assert not query.is_active
+
+    # The same context is as good as new.
+    again = fraud(source, ab.sinks.Files(tmp_path / "other", format="parquet"))
+    ended(
+        again.start(
+            spark_context, trigger=ab.available_now(10), checkpoint=tmp_path / "c2", parallelism=2
+        )
+    )
+    expected = run_sequential(again, log=tmp_path / "c2")["out"]
+    assert_same_rows(expected, written(tmp_path / "other"))
+
+
+def test_two_queries_share_a_context(spark_context, tmp_path):
+    started = []
+    for at, name in enumerate(("fraud", "word_count")):
+        home = tmp_path / name
+        home.mkdir()
+        schedule = Schedule(at, name, 2, 6, 1, ordered=True, forever=False)
+        query = schedule.program(home).start(
+            spark_context, trigger=schedule.trigger, checkpoint=home / "ckpt", parallelism=2
+        )
+        started.append((schedule, home, query))
+    for schedule, home, query in started:
+        ended(query)
+        check(schedule.program(home), home)
+
+
+def test_what_is_committed_before_an_error_stays_and_a_mended_program_goes_on(
+    spark_context, tmp_path
+):
+    rows = calls(60)
+    bad = next(at for at, row in enumerate(rows) if row["x"] > 90)
+    assert bad > 10, "some epochs come before it"
+    query = refusing(ab.sources.Records(rows, schema=CALLS), files(tmp_path)).start(
+        spark_context, trigger=ab.available_now(3), checkpoint=tmp_path / "ckpt", parallelism=2
+    )
+    with pytest.raises(RunError, match="no such place"):
+        query.await_termination(PATIENCE_S)
+
+    global refuse  # noqa: PLW0603 - a user mends the function under its name
+    before, refuse = refuse, mended
+    try:
+        program = refusing(ab.sources.Records(rows, schema=CALLS), files(tmp_path))
+        ended(
+            program.start(
+                spark_context,
+                trigger=ab.available_now(3),
+                checkpoint=tmp_path / "ckpt",
+                parallelism=1,
+            )
+        )
+    finally:
+        refuse = before
+    check(program, tmp_path)
+
+
+def mended(place, state):
+    state.value = place["x"]
+    yield place
