@@ -1,4 +1,4 @@
-"""The command line: `python -m bench NAME [--json] [--quick] [--peer P] [--runs N] [--save] [--list]`.
+"""The command line: `python -m bench NAME [--peer P] [--json] [--quick] [--runs N] [--save]`.
 
 Standard output carries the result alone, as JSON or as a table; all else is on standard error.
 Exit 1: the benchmark failed, 2: it was called wrongly.
@@ -44,8 +44,8 @@ def main(arguments: Sequence[str], folder: Path = results.FOLDER) -> int:
         print(f"bench: {error}", file=sys.stderr)
         return 2
     if chosen.peer is not None and chosen.peer not in bench.peers:
-        known = ", ".join(bench.peers) or "none"
-        print(f"bench: {bench.name} has no peer {chosen.peer!r}; there are {known}", file=sys.stderr)
+        known = f"{bench.name} has {', '.join(bench.peers) or 'none'}"
+        print(f"bench: no peer {chosen.peer!r}; {known}", file=sys.stderr)
         return 2
     try:
         report = _measured(bench, _settings(chosen))

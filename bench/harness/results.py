@@ -21,9 +21,7 @@ def as_json_text(report: Report) -> str:
     return json.dumps(report.as_json(), indent=2, allow_nan=False) + "\n"
 
 
-def save(
-    report: Report, folder: Path = FOLDER, name: str | None = None
-) -> tuple[Path, Path]:
+def save(report: Report, folder: Path = FOLDER, name: str | None = None) -> tuple[Path, Path]:
     """Write both files; a reader sees the old ones or the new ones, never a part.
 
     They have the benchmark's name, unless another is given.

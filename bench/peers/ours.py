@@ -17,7 +17,6 @@ from typing import Any
 import anabranch as ab
 from anabranch.api.query import Query
 from anabranch.connectors.file_sink import Files
-from anabranch.epoch.triggers import epochs
 from anabranch.runtime import loop
 from anabranch.runtime.deployment import Deployment
 from anabranch.runtime.intake import Intake
@@ -92,7 +91,7 @@ def _run(order: Order, case: Case, sc: Any, watch: Stopwatch) -> Found:
     )
     query = program.start(
         sc,
-        trigger=epochs("1 ms", max_rows=case.rows),
+        trigger=ab.epochs("1 ms", max_rows=case.rows),
         checkpoint=home / "checkpoint",
         parallelism=int(order.options["width"]),
         durability="power" if order.options["durability"] == "power" else "process",

@@ -72,7 +72,7 @@ class Scale:
 
 FULL = Scale()
 QUICK = Scale(batches=(6, 12), large_batches=(3, 5), total=15, single=5, tuned=False)
-TINY = Scale(2_000, 4_000, 8_000, (1, 3), (1, 3), 8, 2, (2,), tuned=False)
+TINY = Scale(2_000, 4_000, 8_000, (1, 3), (1, 3), 10, 2, (2,), tuned=False)
 
 
 @dataclass(slots=True)
@@ -183,7 +183,7 @@ def require_equal(case: Case, found: Found, output: Path) -> None:
     expected = case.files.expected(found.files).filter(pl.col("window_end") <= end)
     assert expected.height, f"{case.name}: no window was closed"
     paths = sorted(output.glob("*.parquet"))
-    parts = [pl.read_parquet(path).cast(dict(expected.schema)) for path in paths]
+    parts = [pl.read_parquet(path).cast(expected.schema) for path in paths]
     given = pl.concat(parts).sort("window_end", "campaign_id")
     assert_frame_equal(expected, given)
 

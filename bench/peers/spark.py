@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -116,9 +116,7 @@ def _found(case: Case, progress: list[dict[str, Any]]) -> Found:
     counted = data[case.warm :]
     durations = [each["durationMs"] for each in counted]
     names = {name for each in durations for name in each}
-    parts = {
-        name: sum(each.get(name, 0) for each in durations) / len(durations) for name in names
-    }
+    parts = {name: sum(each.get(name, 0) for each in durations) / len(durations) for name in names}
     return Found(
         case.name,
         case.rows * case.measured,
@@ -132,11 +130,12 @@ def _found(case: Case, progress: list[dict[str, Any]]) -> Found:
 
 def _ended(progress: dict[str, Any]) -> float:
     """When a batch was committed, in seconds."""
-    return _micros(progress["timestamp"]) / 1e6 + progress["durationMs"]["triggerExecution"] / 1e3
+    took: int = progress["durationMs"]["triggerExecution"]
+    return _micros(progress["timestamp"]) / 1e6 + took / 1e3
 
 
 def _micros(text: str) -> int:
-    at = datetime.fromisoformat(text).astimezone(timezone.utc)
+    at = datetime.fromisoformat(text).astimezone(UTC)
     return round(at.timestamp() * 1000) * 1000
 
 

@@ -63,8 +63,5 @@ def _expected(given: FileSet, files: int) -> pl.DataFrame:
     parts = [ysb.expected(pl.read_parquet(path, columns=columns)) for path in paths]
     keys = ["window_start", "window_end", "campaign_id"]
     return (
-        pl.concat(parts)
-        .group_by(keys)
-        .agg(pl.col("views").sum())
-        .sort("window_end", "campaign_id")
+        pl.concat(parts).group_by(keys).agg(pl.col("views").sum()).sort("window_end", "campaign_id")
     )

@@ -27,20 +27,20 @@ def program(tmp_path):
 def test_run_writes_to_the_sinks_and_says_so(program, tmp_path, capsys):
     import polars as pl
 
-    assert 0 == main(["run", str(program)])
+    assert 0 == main(["run", "--sequential", str(program)])
 
     assert "doubles: 1 epoch in" in capsys.readouterr().out
     assert [0, 2, 4, 6, 8] == pl.read_parquet(tmp_path / "out" / "*.parquet")["n"].to_list()
 
 
 def test_run_says_that_the_oracle_ran(program, capsys):
-    main(["run", str(program)])
+    main(["run", "--sequential", str(program)])
 
     assert "sequential run by the oracle" in capsys.readouterr().err
 
 
 def test_json_is_one_object_on_standard_output(program, capsys):
-    assert 0 == main(["run", str(program), "--json"])
+    assert 0 == main(["run", "--sequential", str(program), "--json"])
 
     said = capsys.readouterr()
     facts = json.loads(said.out)
@@ -50,12 +50,12 @@ def test_json_is_one_object_on_standard_output(program, capsys):
 
 
 def test_a_second_run_into_the_same_files_is_refused_and_changes_nothing(program, tmp_path, capsys):
-    main(["run", str(program)])
+    main(["run", "--sequential", str(program)])
     before = sorted(file.read_bytes() for file in (tmp_path / "out").glob("*.parquet"))
     program.write_text(program.read_text().replace("* 2", "* 3"))
     capsys.readouterr()
 
-    assert 1 == main(["run", str(program)])
+    assert 1 == main(["run", "--sequential", str(program)])
 
     assert "RunError" in capsys.readouterr().err
     assert before == sorted(file.read_bytes() for file in (tmp_path / "out").glob("*.parquet"))
@@ -114,7 +114,7 @@ def test_a_program_is_found_by_name(tmp_path, capsys):
         "    each.read(ab.sources.Records([{'n': 1}])).write(ab.sinks.Memory('out'))\n"
     )
 
-    assert 0 == main(["run", f"{file}:second"])
+    assert 0 == main(["run", "--sequential", f"{file}:second"])
     assert "two: 1 epoch" in capsys.readouterr().out
     assert 1 == main(["run", f"{file}:secnd"])
     assert "did you mean 'second'?" in capsys.readouterr().err
@@ -138,10 +138,39 @@ def test_doctor_finds_java_without_one_on_the_machine(capsys, monkeypatch, tmp_p
     assert all(finding["good"] for finding in findings)
 
 
+@pytest.mark.spark
+@pytest.mark.slow
+def test_run_on_spark_writes_the_same(program, tmp_path, capsys):
+    import polars as pl
+
+    assert 0 == main(["run", str(program), "--master", "local[2]", "--json"])
+
+    facts = json.loads(capsys.readouterr().out)
+    assert ("spark", 5) == (facts["runtime"], facts["programs"][0]["rows"])
+    assert [0, 2, 4, 6, 8] == pl.read_parquet(tmp_path / "out" / "*.parquet")["n"].to_list()
+
+
+def test_what_has_no_kernel_yet_is_run_by_the_oracle_and_the_reason_told(tmp_path, capsys):
+    file = tmp_path / "sessions.py"
+    file.write_text(
+        "import anabranch as ab\n"
+        "program = ab.Program('sessions')\n"
+        "clicks = program.read(ab.sources.Records([{'t': 1}]), event_time='t')\n"
+        "clicks.window(ab.session('1 s')).agg(n=ab.count()).write(ab.sinks.Memory('out'))\n"
+    )
+
+    assert 0 == main(["run", str(file)])
+
+    said = capsys.readouterr()
+    assert "window-1 cannot run in parallel yet" in said.err
+    assert "sessions: 1 epoch in" in said.out
+
+
+@pytest.mark.spark
 @pytest.mark.slow
 def test_the_demo_shows_a_program_and_its_results(capsys):
-    assert 0 == main(["demo"])
+    assert 0 == main(["demo", "--master", "local[2]"])
 
     out = capsys.readouterr().out
-    assert "campaign-9" in out or "results: 30 rows" in out
-    assert "the same rows in the same order" in out
+    assert "results: 100 rows" in out
+    assert "the same rows, same order" in out

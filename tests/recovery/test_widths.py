@@ -15,7 +15,7 @@ from anabranch.testing import assert_same_rows, run_sequential
 def test_state_is_whole_after_runs_of_other_widths(name, widths, tmp_path):
     for width in widths[:-1]:
         run(made(name, tmp_path), tmp_path / "ckpt", lanes=width, rows=3, stop_after=5)
-    run(made(name, tmp_path), tmp_path / "ckpt", lanes=widths[-1], rows=3)
+    run(made(name, tmp_path), tmp_path / "ckpt", lanes=widths[-1], rows=3, stop_after=500)
 
     expected = run_sequential(made(name, tmp_path), log=tmp_path / "ckpt")["out"]
     assert_same_rows(expected, written(tmp_path / "out"))
@@ -27,7 +27,7 @@ def test_state_is_whole_after_runs_of_other_widths(name, widths, tmp_path):
 def test_state_is_whole_in_a_run_after_a_rescale(name, widths, tmp_path):
     before, after = widths
     run(made(name, tmp_path), tmp_path / "ckpt", lanes=before, rows=3, rescale=((4, after),), stop_after=9)
-    run(made(name, tmp_path), tmp_path / "ckpt", lanes=after, rows=3)
+    run(made(name, tmp_path), tmp_path / "ckpt", lanes=after, rows=3, stop_after=500)
 
     expected = run_sequential(made(name, tmp_path), log=tmp_path / "ckpt")["out"]
     assert_same_rows(expected, written(tmp_path / "out"))

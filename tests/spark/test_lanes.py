@@ -19,8 +19,8 @@ def counting(spark_context):
 
 
 def test_closed_lanes_leave_their_processes_to_the_next(spark_context):
-    with Lanes(spark_context, 1, lane=lane_work.count, head=lane_work.count) as first:
-        first.run({0: b"1"})
+    with Lanes(spark_context, 1, lane=lane_work.hang, head=lane_work.hang) as first:
+        first.run({0: b"?"})
         pids = first.pids()
 
     with Lanes(spark_context, 2, lane=lane_work.hang, head=lane_work.hang) as second:
@@ -141,7 +141,7 @@ def test_cancelled_job_leaves_no_task_in_its_lanes(spark_context):
 
     thread = threading.Thread(target=run)
     thread.start()
-    while not spark_context.statusTracker().getActiveStageIds():
+    while lanes._idle.is_set():
         pass  # the job has yet to begin
     lanes.cancel()
     thread.join(30)

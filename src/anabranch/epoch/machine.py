@@ -67,7 +67,7 @@ class Rules:
 
     every: float = 1.0
     bounded: bool = False
-    in_flight: int = 8
+    in_flight: int = 16
     attempts: int = 5
 
 

@@ -340,7 +340,7 @@ class Loop:
             watermarks={source: last.time.watermark},
             positions={source: {p: end for p, (_, end) in last.offer.offsets.items()}},
             greatest_times={source: dict(last.time.greatest)},
-            owners=deployment.owners,
+            owners=deployment.owners if deployment.keyed is not None else (),
             lanes=deployment.lanes if deployment.keyed is not None else 0,
             deltas={deployment.operator: dict(group.deltas)} if deployment.operator else {},
             staged={deployment.sink_name: tuple(each for each in staged if each[1])},

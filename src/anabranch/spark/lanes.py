@@ -54,6 +54,8 @@ HEADS_READY = 64
 # How often a worker looks for cyclic garbage among all it holds (10 to 50 ms each).
 TASKS_BETWEEN_COLLECTIONS = 256
 
+ASK_AGAIN_S = 0.1
+
 _DONE, _FAILED, _LACKING = b"d", b"f", b"l"
 
 
@@ -91,6 +93,8 @@ class Lanes:
         self._plans: dict[str, bytes] = {}
         self._pids: dict[int, int] = {}
         self._busy = threading.Lock()
+        self._idle = threading.Event()
+        self._idle.set()
         self._seen = LanesStatistics(0, 0, 0, 0, 0, {})
         self._head = self._spark.function(functools.partial(_task, head), self._as(HEAD))
         self._heads = self._spark.apply(
@@ -128,9 +132,11 @@ class Lanes:
         if not self._busy.acquire(blocking=False):
             message = "one job at a time: a lane has at most one task under way"
             raise RuntimeError(message)
+        self._idle.clear()
         try:
             return self._run(dict(sorted(lanes.items())), list(heads))
         finally:
+            self._idle.set()
             self._busy.release()
 
     def warm_up(self) -> None:
@@ -149,8 +155,13 @@ class Lanes:
         self.close()
 
     def cancel(self) -> None:
-        """Cancel the job under way; its `run` raises."""
-        self._spark.cancel(self._tag)
+        """Cancel the job under way, if there is one, and wait for its end: its `run` raises.
+
+        Asks again and again: Spark knows nothing of a job that it has not quite been given yet.
+        """
+        while not self._idle.is_set():
+            self._spark.cancel(self._tag)
+            self._idle.wait(ASK_AGAIN_S)
 
     def pids(self) -> dict[int, int]:
         """The process of each lane that has run, as of its last task."""
