@@ -56,7 +56,7 @@ def declared(schema: Mapping[str, Any], what: str) -> pl.Schema:
     Schema([('n', Int64), ('at', Datetime(time_unit='us', time_zone=None))])
     """
     try:
-        types = {name: _instance(dtype) for name, dtype in schema.items()}
+        types = {name: whole_type(dtype) for name, dtype in schema.items()}
         if not types or not all(isinstance(name, str) for name in types):
             raise TypeError("at least one column, each with a text for a name")  # noqa: EM101 - told below
         return pl.Schema(types)
@@ -174,5 +174,19 @@ def shown(schema: pl.Schema) -> str:
     return ", ".join(f"{name}: {dtype}" for name, dtype in schema.items())
 
 
-def _instance(dtype: Any) -> Any:
-    return dtype() if isinstance(dtype, DataTypeClass) else dtype
+def whole_type(dtype: Any) -> Any:
+    """The same type with instances inside: Polars leaves `pl.List(pl.Int64)` a class there.
+
+    >>> isinstance(whole_type(pl.List(pl.Int64)).inner, pl.Int64)
+    True
+    """
+    known = dtype() if isinstance(dtype, DataTypeClass) else dtype
+    match known:
+        case pl.List():
+            return pl.List(whole_type(known.inner))
+        case pl.Array():
+            return pl.Array(whole_type(known.inner), known.size)
+        case pl.Struct():
+            return pl.Struct({each.name: whole_type(each.dtype) for each in known.fields})
+        case _:
+            return known

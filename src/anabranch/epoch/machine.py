@@ -147,6 +147,16 @@ class Machine:
             self._containers[epoch] = Container(epoch, offers[epoch], Stage.OPEN)
 
     @property
+    def last_planned(self) -> int:
+        """The newest epoch; the one before the first, if there is none."""
+        return self._next - 1
+
+    @property
+    def last_committed(self) -> int:
+        """The newest epoch that is durable."""
+        return self._committed
+
+    @property
     def idle(self) -> bool:
         """Whether nothing is under way."""
         return not self._containers

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import polars as pl
 from polars.datatypes import DataTypeClass
 
+from anabranch.connectors.rows import whole_type
 from anabranch.errors import ProgramError, nearest
 from anabranch.program.durations import MICROSECONDS
 
@@ -104,20 +105,8 @@ def _as_type(name: str, dtype: object, what: str) -> pl.DataType:
     if not isinstance(parsed, pl.DataType):
         message = f"{what}: column {name!r} has no Polars type: {dtype!r}"
         raise ProgramError(message, so="use types like pl.Int64 or pl.String")
-    return _whole(parsed)
-
-
-def _whole(dtype: pl.DataType) -> pl.DataType:
-    """The same type with instances inside: Polars leaves `pl.List(pl.Int64)` a class there."""
-    match dtype:
-        case pl.List():
-            return pl.List(_whole(_known(dtype.inner)))
-        case pl.Array():
-            return pl.Array(_whole(_known(dtype.inner)), dtype.size)
-        case pl.Struct():
-            return pl.Struct({each.name: _whole(_known(each.dtype)) for each in dtype.fields})
-        case _:
-            return dtype
+    made: pl.DataType = whole_type(parsed)
+    return made
 
 
 def _instance(kind: DataTypeClass) -> pl.DataType | None:

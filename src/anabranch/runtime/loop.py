@@ -99,7 +99,8 @@ class Loop:
         self._last_commit = clock.elapsed()
         self._cut_at: dict[int, float] = {}
         self._rescaled: Callable[[], None] | None = None
-        self._catching_up: list[tuple[dict[Any, Any], Callable[[], None]]] = []
+        self._asking: list[Callable[[], None]] = []
+        self._catching_up: list[tuple[int, Callable[[], None]]] = []
         self.over = False
         self.on_progress: Callable[[dict[str, Any]], None] = lambda _: None
 
@@ -151,10 +152,8 @@ class Loop:
         self._width, self._rescaled = lanes, reached
 
     def when_caught_up(self, reached: Callable[[], None]) -> None:
-        """Call when all that the source holds now is committed."""
-        latest = self._deployment.source.latest()
-        self._catching_up.append((dict(latest), reached))
-        self._forced = True
+        """Call when all that the source holds at the next look is committed."""
+        self._asking.append(reached)
 
     def abandon(self) -> None:
         """Ask the executor to give up the job under way; safe from any thread."""
@@ -170,11 +169,26 @@ class Loop:
         planned = False
         while self._machine.wants_offer and self._width is None:
             offer = replace(self._intake.look(), forced=self._forced)
-            commands = self._tell(Offered(offer, self._clock.elapsed()))
+            forced = offer if not self._asking else replace(offer, forced=not offer.empty)
+            commands = self._tell(Offered(forced, self._clock.elapsed()))
+            if not offer.more:
+                self._promise()
             if not any(isinstance(command, PlanEpoch) for command in commands):
                 break
             planned, self._forced = True, False
         return planned
+
+    def _promise(self) -> None:
+        """All that the source held is planned: those who asked are told when it is committed."""
+        self._catching_up += [(self._machine.last_planned, reached) for reached in self._asking]
+        self._asking = []
+        self._keep_promises()
+
+    def _keep_promises(self) -> None:
+        kept = [each for each in self._catching_up if each[0] <= self._machine.last_committed]
+        self._catching_up = [each for each in self._catching_up if each not in kept]
+        for _, reached in kept:
+            reached()
 
     def _widen(self, lanes: int) -> None:
         """Change the width between epochs: every new lane takes its slices from all old ones."""
@@ -352,15 +366,7 @@ class Loop:
         self._deployment.clean(before=group.epochs[-1] + 1)
         self.on_progress(self._progress(group, commit))
         self._tell(Committed(group.epochs[-1]))
-        self._call_back(commit)
-
-    def _call_back(self, commit: Commit) -> None:
-        """Tell those who wait for this commit."""
-        at = commit.positions[self._deployment.source_name]
-        reached = [entry for entry in self._catching_up if entry[0] == dict(at)]
-        self._catching_up = [entry for entry in self._catching_up if entry not in reached]
-        for _, call in reached:
-            call()
+        self._keep_promises()
         if self._rescaled is not None and self._width is None:
             self._rescaled()
             self._rescaled = None

@@ -78,6 +78,7 @@ _workers: dict[str, Worker] = {}
 
 def run_heads(plans: Plans, _number: int, payloads: Iterator[bytes]) -> Iterator[bytes]:
     """A head task: some splits."""
+    _prepare()
     for payload in payloads:
         deployment, items = pickle.loads(payload)  # noqa: S301 - the driver's own
         yield heads_to_bytes(_worker(plans, deployment).heads(items))
@@ -85,9 +86,15 @@ def run_heads(plans: Plans, _number: int, payloads: Iterator[bytes]) -> Iterator
 
 def run_lane(plans: Plans, _number: int, payloads: Iterator[bytes]) -> Iterator[bytes]:
     """A lane's task: its epochs in order."""
+    _prepare()
     for payload in payloads:
         deployment, job = pickle.loads(payload)  # noqa: S301 - the driver's own
         yield lane_to_bytes(_worker(plans, deployment).lane(job))
+
+
+def _prepare() -> None:
+    """Load what the first epoch would else wait for: it takes a quarter of a second."""
+    import pyarrow as pa  # noqa: F401
 
 
 def _worker(plans: Plans, deployment: str) -> Worker:
