@@ -93,8 +93,8 @@ def _run(order: Order, case: Case, sc: Any, watch: Stopwatch) -> Found:
         sc,
         trigger=ab.epochs("1 ms", max_rows=case.rows),
         checkpoint=home / "checkpoint",
-        parallelism=int(order.options["width"]),
-        durability="power" if order.options["durability"] == "power" else "process",
+        parallelism=int(order.option(case, "width")),
+        durability="power" if order.option(case, "durability") == "power" else "process",
     )
     try:
         _wait(query, case.batches - 1)

@@ -67,8 +67,8 @@ def _session(order: Order) -> Any:
 def _run(order: Order, case: Case, spark: Any) -> Found:
     home = order.work / case.name
     case.files.link(home / "in", 0, case.batches * case.a_batch)
-    spark.conf.set("spark.sql.shuffle.partitions", order.options["width"])
-    store = f"{_STATE}.{STORES[order.options['store']]}"
+    spark.conf.set("spark.sql.shuffle.partitions", order.option(case, "width"))
+    store = f"{_STATE}.{STORES[order.option(case, 'store')]}"
     spark.conf.set("spark.sql.streaming.stateStore.providerClass", store)
     query = (
         _campaign_views(spark, home / "in", case)

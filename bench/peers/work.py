@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ class Case:
     """Batches before the first that counts."""
     measured: int
     single: int = 0
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Settings that differ from the order's."""
 
     @property
     def rows(self) -> int:
@@ -56,6 +58,10 @@ class Order:
     def output(self, case: Case) -> Path:
         """Where a case's results are."""
         return self.work / "out" / case.name
+
+    def option(self, case: Case, name: str) -> str:
+        """A setting for a case."""
+        return case.options.get(name, self.options[name])
 
     def to_json(self) -> str:
         """As text."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -37,6 +37,7 @@ from anabranch.runtime.deployment import Deployment
 from anabranch.runtime.executor import CycleResult, Executor, JobFailed
 from anabranch.runtime.intake import Intake
 from anabranch.runtime.payload import EpochDone, HeadDone, HeadItem, LaneDone, LaneItem, LaneJob
+from anabranch.runtime.stopwatch import Stopwatch
 from anabranch.runtime.tasks import BEGIN, merge
 from anabranch.scheduling.session_machine import Cycle, SessionMachine
 from anabranch.state.commits import Commits
@@ -98,6 +99,8 @@ class Loop:
         self._forced = False
         self._last_commit = clock.elapsed()
         self._cut_at: dict[int, float] = {}
+        self._latencies: dict[int, float] = {}
+        self._watch, self._tasks = Stopwatch(clock), Stopwatch(clock)
         self._rescaled: Callable[[], None] | None = None
         self._asking: list[Callable[[], None]] = []
         self._catching_up: list[tuple[int, Callable[[], None]]] = []
@@ -112,6 +115,7 @@ class Loop:
         At the same width every lane takes its own files; at another all take from all.
         """
         self._epochs = {epoch: _Epoch(offer) for epoch, offer in offers.items()}
+        self._cut_at = dict.fromkeys(offers, self._clock.elapsed())
         if not strands:
             return
         for lane, known in self._lanes.items():
@@ -134,6 +138,9 @@ class Loop:
         began = self._clock.elapsed()
         pending = self._submit(cycle)
         self._commit_waiting()
+        with self._watch("waiting for the job"):
+            wait([pending])
+        self._watch.add("job", self._clock.elapsed() - began)
         self._absorb(cycle, pending)
         waiting = sum(1 for work in self._machine.ready() if not hasattr(work, "after"))
         self._session = self._session.learn(cycle, self._clock.elapsed() - began, waiting)
@@ -168,7 +175,8 @@ class Loop:
     def _plan(self) -> bool:
         planned = False
         while self._machine.wants_offer and self._width is None:
-            offer = replace(self._intake.look(), forced=self._forced)
+            with self._watch("latestOffset"):
+                offer = replace(self._intake.look(), forced=self._forced)
             forced = offer if not self._asking else replace(offer, forced=not offer.empty)
             commands = self._tell(Offered(forced, self._clock.elapsed()))
             if not offer.more:
@@ -207,7 +215,8 @@ class Loop:
         for command in commands:
             match command:
                 case PlanEpoch(epoch, offer):
-                    self._commits.plan(self._plan_of(epoch, offer))
+                    with self._watch("walCommit"):
+                        self._commits.plan(self._plan_of(epoch, offer))
                     self._intake.take(offer)
                     self._epochs[epoch] = _Epoch(offer)
                     self._cut_at[epoch] = self._clock.elapsed()
@@ -280,6 +289,8 @@ class Loop:
             self._again(cycle, str(failure))
             return
         self._refuse_errors(result)
+        self._count("head", result.heads)
+        self._count("lane", list(result.lanes.values()))
         if any(done.missing for done in result.lanes.values()):
             for lane, done in result.lanes.items():
                 self._lanes[lane].send_chain = done.missing
@@ -289,6 +300,11 @@ class Loop:
             return
         self._take_lanes(cycle, result.lanes)
         self._take_heads(cycle, result.heads)
+
+    def _count(self, kind: str, dones: Sequence[HeadDone | LaneDone]) -> None:
+        for done in dones:
+            for name, seconds in done.spent.items():
+                self._tasks.add(f"{kind} {name}", seconds)
 
     def _again(self, cycle: Cycle, reason: str) -> None:
         heads = tuple(work.epoch for work in cycle.heads)
@@ -346,7 +362,8 @@ class Loop:
     def _commit(self, group: Group) -> None:
         deployment, last = self._deployment, self._machine.container(group.epochs[-1])
         assert last.time is not None
-        staged = tuple((epoch, self._staged(epoch)) for epoch in group.epochs)
+        with self._watch("merge"):
+            staged = tuple((epoch, self._staged(epoch)) for epoch in group.epochs)
         source = deployment.source_name
         commit = Commit(
             group.epochs[0],
@@ -359,8 +376,11 @@ class Loop:
             deltas={deployment.operator: dict(group.deltas)} if deployment.operator else {},
             staged={deployment.sink_name: tuple(each for each in staged if each[1])},
         )
-        self._commits.commit(commit)
-        self._commits.publish()
+        with self._watch("commitOffsets"):
+            self._commits.commit(commit)
+        self._latencies = {e: self._clock.elapsed() - self._cut_at.pop(e) for e in group.epochs}
+        with self._watch("publish"):
+            self._commits.publish()
         for epoch in group.epochs:
             del self._epochs[epoch]
         self._deployment.clean(before=group.epochs[-1] + 1)
@@ -387,7 +407,10 @@ class Loop:
             "numInputRows": rows,
             "processedRowsPerSecond": rows / seconds if seconds else 0.0,
             "batchDuration": int(seconds * 1000),
-            "durationMs": {"triggerExecution": int(seconds * 1000)},
+            "durationMs": {
+                "triggerExecution": int(seconds * 1000),
+                **{name: round(1000 * spent, 3) for name, spent in self._watch.take().items()},
+            },
             "eventTime": {} if watermark is None else {"watermark": watermark},
             "stateOperators": [],
             "sources": [
@@ -402,9 +425,10 @@ class Loop:
                 "epochs": [group.epochs[0], group.epochs[-1]],
                 "lanes": deployment.lanes,
                 "commit": commit.last,
-                "latencyMs": [
-                    1000 * (now - self._cut_at.pop(epoch, now)) for epoch in group.epochs
-                ],
+                "latencyMs": [round(1000 * each, 3) for each in self._latencies.values()],
+                "tasksMs": {
+                    name: round(1000 * spent, 3) for name, spent in self._tasks.take().items()
+                },
             },
         }
 

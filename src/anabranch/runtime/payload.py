@@ -6,7 +6,7 @@ What goes to tasks is pickled, as Spark does with their code. What comes back is
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
@@ -61,6 +61,8 @@ class HeadDone:
     part: dict[str, Any] | None = None
     staged: Any = None
     error: dict[str, Any] | None = None
+    spent: dict[str, float] = field(default_factory=dict)
+    """Seconds, by what they went into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,8 @@ class LaneDone:
     snapshot: bool = False
     missing: bool = False
     error: dict[str, Any] | None = None
+    spent: dict[str, float] = field(default_factory=dict)
+    """Seconds, by what they went into."""
 
 
 def heads_to_bytes(done: list[HeadDone]) -> bytes:

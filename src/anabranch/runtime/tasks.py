@@ -14,12 +14,14 @@ from uuid import uuid4
 
 import polars as pl
 
+from anabranch.clock import Clock, SystemClock
 from anabranch.kernels.bundle import from_blob, in_order, to_blob, visible
 from anabranch.kernels.results import EpochInput, EpochOutput, KeyedResult
 from anabranch.kernels.state import StateView, whole
 from anabranch.runtime.deployment import Deployment
 from anabranch.runtime.exchange import PartName, Reference, read_part, write_parts
 from anabranch.runtime.payload import EpochDone, HeadDone, HeadItem, LaneDone, LaneItem, LaneJob
+from anabranch.runtime.stopwatch import Stopwatch
 from anabranch.state.delta import SLICE, Delta, pack, unpack
 from anabranch.state.store import LocalStore
 
@@ -41,9 +43,10 @@ _OUTPUTS = 1 << 20
 class Worker:
     """What one process knows of one deployment."""
 
-    def __init__(self, deployment: Deployment) -> None:
+    def __init__(self, deployment: Deployment, clock: Clock | None = None) -> None:
         """Begin with nothing but the deployment."""
         self._deployment = deployment
+        self._watch = Stopwatch(clock or SystemClock())
         self._store = LocalStore(deployment.checkpoint, deployment.durability)
         self._states: OrderedDict[str, StateView] = OrderedDict()
 
@@ -57,33 +60,45 @@ class Worker:
         assert keyed is not None
         if state is None:
             return LaneDone(job.lane, missing=True)
-        inputs = [self._input(job.lane, item) for item in job.items]
-        result = keyed.run(inputs, state)
+        self._watch.take()
+        with self._watch("exchange"):
+            inputs = [self._input(job.lane, item) for item in job.items]
+        with self._watch("kernel"):
+            result = keyed.run(inputs, state)
         if result.error is not None:
             return LaneDone(job.lane, error=asdict(result.error))
-        outputs = zip(job.items, result.outputs, strict=True)
-        epochs = tuple(self._output(job, item, output) for item, output in outputs)
-        # The parent is a value of its own, so the new version need not keep its layers apart.
-        made, version = result.state.fold(result.state.version), uuid4().hex
-        self._keep(version, made)
-        path = self._write_delta(job, version, result, made)
-        return LaneDone(job.lane, version, epochs, path, job.snapshot)
+        with self._watch("stage"):
+            outputs = zip(job.items, result.outputs, strict=True)
+            epochs = tuple(self._output(job, item, output) for item, output in outputs)
+        with self._watch("state"):
+            # The parent is a value of its own, so the new version need not keep its layers apart.
+            made, version = result.state.fold(result.state.version), uuid4().hex
+            self._keep(version, made)
+            path = self._write_delta(job, version, result, made)
+        spent = self._watch.take()
+        return LaneDone(job.lane, version, epochs, path, job.snapshot, spent=spent)
 
     def _head(self, item: HeadItem) -> HeadDone:
-        deployment = self._deployment
-        frame = deployment.source.frame(item.split, deployment.head.columns)
-        result = deployment.head.run(frame, item.partition, item.number * _SPLIT_ROWS)
+        deployment, watch = self._deployment, self._watch
+        watch.take()
+        with watch("read"):
+            frame = deployment.source.frame(item.split, deployment.head.columns)
+        with watch("kernel"):
+            result = deployment.head.run(frame, item.partition, item.number * _SPLIT_ROWS)
         rows, greatest = result.rows_in, result.greatest_time
         done = HeadDone(item.epoch, item.number, item.partition, rows, greatest)
         if result.error is not None:
             return replace(done, error=asdict(result.error))
         if deployment.keyed is None:
-            rows_out = result.parts.get(0)
-            return replace(done, staged=stage(deployment, rows_out, item.epoch, str(item.attempt)))
+            with watch("stage"):
+                staged = stage(deployment, result.parts.get(0), item.epoch, str(item.attempt))
+            return replace(done, staged=staged, spent=watch.take())
         if not result.parts:
-            return done
-        blobs = {lane: to_blob(part) for lane, part in result.parts.items()}
-        return replace(done, part=self._exchange(item.epoch, item.number, item.attempt, blobs))
+            return replace(done, spent=watch.take())
+        with watch("exchange"):
+            blobs = {lane: to_blob(part) for lane, part in result.parts.items()}
+            part = self._exchange(item.epoch, item.number, item.attempt, blobs)
+        return replace(done, part=part, spent=watch.take())
 
     def _exchange(
         self, epoch: int, number: int, attempt: int, blobs: dict[int, bytes]

@@ -51,8 +51,8 @@ def run_sequential(
 ) -> Rows:
     """The rows of every sink, by the sink's name, in order. Touches no sink.
 
-    `log` is a list of cuts, or the directory of a checkpoint. Without one the sources are read to their end in rounds: each gives an
-    epoch of up to `epoch_rows` rows from each partition, or all of them.
+    `log` is a list of cuts, or the directory of a checkpoint. Without one the sources are read to
+    their end in rounds: each gives an epoch of up to `epoch_rows` rows from each partition, or all.
     """
     if epoch_rows is not None and log is not None:
         message = "run_sequential takes epoch_rows or log, not both"
