@@ -57,8 +57,8 @@ NOTES = (
     (
         f"All: local[{CORES}], {MEMORY} heap, a fresh process and JVM a run, taking turns; the "
         "first batches of each case are not counted. Throughput: rows of the counted batches "
-        "/ time from the commit before them to their last commit, all input being there at "
-        "the start. `width` is the number of lanes, or of shuffle partitions."
+        "/ time from the cut of the first to the commit of the last, all of them being there "
+        "at once. `width` is the number of lanes, or of shuffle partitions."
     ),
     (
         "latency_p50: from the cut of a batch to its commit. Structured Streaming: "
@@ -90,7 +90,7 @@ class Scale:
     small: int = 10_000
     middle: int = 200_000
     large: int = 800_000
-    batches: tuple[int, int] = (8, 16)
+    batches: tuple[int, int] = (8, 24)
     """Of the small and middle cases: warm-up, counted."""
     large_batches: tuple[int, int] = (4, 10)
     total: int = 30
@@ -285,6 +285,7 @@ def _notes(made: Ground, systems: Sequence[System], rounds: _Rounds) -> Iterator
         yield f"{system.name} ran with {options}; best: {rows:,} rows a batch."
     for case in [case.name for case in made.cases(systems[0])]:
         yield f"where the time of a batch goes in {case}, ms:\n{_breakdown(case, rounds)}"
+    yield "In parentheses: inside Anabranch's tasks, added up over all tasks of the batch."
 
 
 def _breakdown(case: str, rounds: _Rounds) -> str:

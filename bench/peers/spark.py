@@ -120,7 +120,7 @@ def _found(case: Case, progress: list[dict[str, Any]]) -> Found:
     return Found(
         case.name,
         case.rows * case.measured,
-        _ended(data[-1]) - _ended(data[case.warm - 1]),
+        _ended(data[-1]) - _micros(counted[0]["timestamp"]) / 1e6,
         tuple(float(each["triggerExecution"]) for each in durations),
         dict(sorted(parts.items(), key=lambda part: -part[1])),
         case.batches * case.a_batch,

@@ -17,7 +17,7 @@ MEMORY = "4g"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A run of one query: batches that are all there when it begins, some of which are counted.
+    """A run of one query: batches to warm up with, then batches that count, all there at once.
 
     `single` batches follow one at a time, each when the one before it is committed, for systems
     that otherwise have several under way.
@@ -41,7 +41,7 @@ class Case:
 
     @property
     def batches(self) -> int:
-        """Batches that are there from the beginning."""
+        """Batches without those that come one at a time."""
         return self.warm + self.measured
 
 
@@ -83,7 +83,7 @@ class Found:
     rows: int
     """Rows of the batches that count."""
     seconds: float
-    """From the commit before them to the last of them."""
+    """From the cut of the first of them to the commit of the last."""
     latencies_ms: tuple[float, ...]
     """From cut to commit of batches with none other under way."""
     parts_ms: Mapping[str, float]

@@ -18,7 +18,7 @@ from anabranch.testing import assert_same_rows, run_sequential
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-PATIENCE_S = 60
+PATIENCE_S = 90
 """A query that takes longer is taken to hang."""
 
 
@@ -100,7 +100,7 @@ class Growing:
 
     def add(self, count):
         at, self._files = self._files, self._files + 1
-        rows = [self._rows.pop(0) for _ in range(count)]
+        rows, self._rows = self._rows[:count], self._rows[count:]
         draft = self.home / f"_{at:05d}"
         pl.DataFrame(rows, schema=PROGRAMS[self.name][2]).write_parquet(draft)
         draft.rename(self.home / f"{at:05d}.parquet")
@@ -108,10 +108,13 @@ class Growing:
     def program(self, tmp_path):
         make, _, schema = PROGRAMS[self.name]
         source = ab.sources.Files(self.home, format="parquet", schema=schema)
+        source.latest()  # the oracle recalls nothing; files have come in the order of their names
         return make(source, files(tmp_path))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    "seed", [*range(9), *(pytest.param(seed, marks=pytest.mark.chaos) for seed in range(9, 20))]
+)
 def test_a_schedule_gives_what_its_log_means(seed, spark_context, tmp_path):
     schedule = Schedule.of(seed)
     print(f"repeat {schedule}: -k 'its_log_means and [{seed}]'")  # noqa: T201 - shown on failure
@@ -255,9 +258,9 @@ def test_an_error_of_the_users_says_operator_record_and_line(spark_context, tmp_
     told = str(caught.value)
     assert "placing" in told
     assert "no such place" in told
-    assert "'x': 91" in told
-    assert 'raise ValueError("no such place")' in told
-    assert "test_spine.py" in told
+    assert '"x": 91' in told
+    line = refuse.__code__.co_firstlineno + 3
+    assert f"test_spine.py:{line} in refuse" in told
     assert caught.value is query.exception()
     assert query.status["message"].startswith("Failed")
     assert not query.is_active
@@ -292,8 +295,7 @@ def test_what_is_committed_before_an_error_stays_and_a_mended_program_goes_on(
     spark_context, tmp_path
 ):
     rows = calls(60)
-    bad = next(at for at, row in enumerate(rows) if row["x"] > 90)
-    assert bad > 10, "some epochs come before it"
+    assert not any(row["x"] > 90 for row in rows[:6]), "some epochs come before it"
     query = refusing(ab.sources.Records(rows, schema=CALLS), files(tmp_path)).start(
         spark_context, trigger=ab.available_now(3), checkpoint=tmp_path / "ckpt", parallelism=2
     )

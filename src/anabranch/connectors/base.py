@@ -116,5 +116,11 @@ class Sink(ABC):
     def abort(self, messages: Sequence[Any], epoch: int) -> None:  # noqa: B027 - nothing staged
         """Forget staged rows of an attempt that lost."""
 
+    def sweep(self, keep: Sequence[Any]) -> None:  # noqa: B027 - nothing is staged
+        """Remove what attempts left that nobody will publish: all but these messages' rows.
+
+        Called by the one who may write, when no task is writing.
+        """
+
     def rewind(self, after: int) -> None:  # noqa: B027 - nothing was shown early
         """Rows of epochs behind `after` that were shown early will come again."""

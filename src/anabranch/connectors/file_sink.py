@@ -110,6 +110,14 @@ class Files(Sink):
                 if name is not None:
                     (self._staging / name).unlink(missing_ok=True)
 
+    def sweep(self, keep: Sequence[Any]) -> None:
+        """Remove staged files that no message to keep names."""
+        kept = {name for name, _ in map(_checked, keep)}
+        with _telling("clean up", self._staging):
+            for path in self._staging.glob("*") if self._staging.exists() else ():
+                if path.name not in kept:
+                    path.unlink(missing_ok=True)
+
     @property
     def _staging(self) -> Path:
         return self._root / "_staging"

@@ -82,6 +82,9 @@ def assemble(graph: Graph, settings: Settings, executor: Executor, clock: Clock)
         loop = _loop(settings, executor, clock, commits, past, deployment, plan.read)
         executor.deploy(deployment)
         commits.publish()
+        # The lease is ours and no task runs: what is staged now was left by runs that are over.
+        deployment.sink.sweep(())
+        stack.callback(deployment.sink.sweep, ())
         return Assembled(loop, deployment, uuid4().hex, stack.pop_all().close)
 
 

@@ -49,10 +49,9 @@ def lane_keeps_its_process(sc: Any) -> str:
 def heads_use_workers_again(sc: Any) -> str:
     """A task does not cost the start of a process."""
     lanes = Lanes(sc, 1, lane=tell_process, head=tell_process)
-    slots = lanes.run({}, [b"?"])  # one job before, which starts them
     seen = {each for _ in range(JOBS) for each in lanes.run({}, [b"?", b"?"])[1]}
     # Two tasks at once need two workers on each executor; a few may be started beside them.
-    most = 2 + 2 * max(1, len(Spark(sc).executors())) + len(slots[1])
+    most = 3 + 2 * max(1, len(Spark(sc).executors()))
     if len(seen) > most:
         problem = f"{len(seen)} processes for {2 * JOBS} tasks"
         raise Unmet(problem)

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from anabranch.errors import RunError
 from anabranch.program.functions import Function
 from anabranch.program.graph import Graph
 from anabranch.runtime.deployment import Deployment
@@ -51,7 +52,8 @@ class SparkExecutor:
     def warm_up(self) -> None:
         """Start all processes before the first epoch."""
         assert self._lanes is not None
-        self._lanes.warm_up()
+        with _telling():
+            self._lanes.warm_up()
 
     def cancel(self) -> None:
         """Give up the job under way."""
@@ -63,12 +65,25 @@ class SparkExecutor:
         assert self._lanes is not None
         jobs = {lane: pickle.dumps((self._deployed, job)) for lane, job in lanes.items()}
         tasks = [pickle.dumps((self._deployed, list(items))) for items in heads]
-        try:
+        with _telling():
             by_lane, by_head = self._lanes.run(jobs, tasks)
-        except SparkJobFailed as failure:
-            raise JobFailed(str(failure)) from failure
         done: list[HeadDone] = [each for data in by_head for each in heads_from_bytes(data)]
         return CycleResult(done, {lane: lane_from_bytes(data) for lane, data in by_lane.items()})
+
+
+@contextmanager
+def _telling() -> Iterator[None]:
+    """Tell a job that failed from a Spark that is gone."""
+    from py4j.protocol import Py4JError
+
+    try:
+        yield
+    except SparkJobFailed as failure:
+        raise JobFailed(str(failure)) from failure
+    except (ConnectionError, EOFError, Py4JError) as error:
+        message = "Spark is gone: its JVM ended or does not answer"
+        so = "start the query again; with a checkpoint it goes on behind its last commit"
+        raise RunError(message, why=f"{type(error).__name__}: {error}", so=so) from error
 
 
 # In a worker

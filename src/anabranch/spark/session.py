@@ -153,6 +153,9 @@ def spark_context(
         return Attached(context_of(given), owned=False)
     with _shared.lock:
         running = private.active_context()
+        if running is not None and _shared.has(running) and not _shared.alive():
+            _shared.lose(running)
+            running = None
         if running is not None and not _shared.has(running):
             return Attached(context_of(running), owned=False)
         if running is None:
@@ -427,7 +430,7 @@ class _Shared:
         self._users: dict[int, int] = {}
 
     def jvm(self, start: Any) -> Jvm:
-        if self._jvm is not None and not self._jvm.alive():
+        if self._jvm is not None and not self.alive():
             self._jvm.end()
             self._jvm = None
             private.forget_gateway()
@@ -436,8 +439,15 @@ class _Shared:
             atexit.register(self._jvm.end)
         return self._jvm
 
+    def alive(self) -> bool:
+        return self._jvm is not None and self._jvm.alive()
+
     def has(self, sc: Any) -> bool:
         return id(sc) in self._users
+
+    def lose(self, sc: Any) -> None:
+        self._users.pop(id(sc), None)
+        private.forget_gateway()
 
     def take(self, sc: Any) -> Attached:
         with self.lock:
@@ -450,7 +460,7 @@ class _Shared:
             if left > 0:
                 self._users[id(sc)] = left
             elif self._users.pop(id(sc), None) is not None:
-                _stop(sc, alive=self._jvm is not None and self._jvm.alive())
+                _stop(sc, alive=self.alive())
 
 
 _shared = _Shared()
@@ -467,7 +477,9 @@ def _start(
 
     if private.has_gateway() and _shared._jvm is None:
         # Somebody's context was here before and is stopped; its JVM stays, and will do.
-        directory, gateway = Path(tempfile.mkdtemp(prefix="anabranch-")), None
+        owned = OwnedDirectory.create("spark", Path(tempfile.gettempdir()))
+        atexit.register(owned.remove)
+        directory, gateway = owned.path, None
     else:
         java = find_java(environment, cache)
         jvm = _shared.jvm(lambda: start_jvm(java, environment, cache, conf))

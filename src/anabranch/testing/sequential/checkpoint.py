@@ -16,6 +16,7 @@ import polars as pl
 from anabranch.errors import CheckpointError
 from anabranch.program.graph import Graph
 from anabranch.program.log import Cut
+from anabranch.program.operators.edges import Read
 from anabranch.program.operators.operator import OUT
 
 
@@ -29,6 +30,8 @@ def log_of(directory: Path, graph: Graph) -> list[Cut]:
         message = f"{directory} no longer has the plans of all its epochs"
         so = "keep all commits, as tests do, to compare a whole run"
         raise CheckpointError(message, have=f"epochs {epochs[:1]} to {epochs[-1:]}", so=so)
+    for plan in plans[-1:]:
+        _source(plan, graph).source.recall(plan["memory"])
     return [_cut(plan, graph) for plan in plans]
 
 
@@ -53,10 +56,17 @@ def _cut(plan: dict[str, Any], graph: Graph) -> Cut:
 
 def _shown(plan: dict[str, Any], graph: Graph) -> Any:
     """A plan has its hint in microseconds; a cut has it in the time column's own type."""
-    (read,) = [each for each in graph.sources if each.name == plan["source"]]
-    kind = read.outputs[OUT].time
+    kind = _source(plan, graph).outputs[OUT].time
     if plan["hint"] is None or kind is None:
         return None
     if isinstance(kind.dtype, pl.Datetime):
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=plan["hint"])
     return plan["hint"] // kind.tick
+
+
+def _source(plan: dict[str, Any], graph: Graph) -> Read:
+    found = [each for each in graph.sources if each.name == plan["source"]]
+    if not found:
+        message = f"the checkpoint reads a source {plan['source']!r} that the program does not"
+        raise CheckpointError(message, have=", ".join(each.name for each in graph.sources))
+    return found[0]

@@ -1,0 +1,139 @@
+"""A driver to be killed: runs one of the three programs and says on standard output where it is.
+
+`python driver.py '<options as JSON>'`. Each file that the driver, or a task in its process, makes in
+the checkpoint, and each publication, is a moment: "before commits 3" is when the third file in
+`commits` is about to be made by this process. At the moment `hold` it says "held" and waits for a
+line on its standard input; elsewhere it only says the moment's name. After `rescale[0]` commits it
+asks for `rescale[1]` lanes. At last it says "ended", or "failed" and why.
+"""
+
+import json
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+from tests.runtime.programs import PROGRAMS
+
+import anabranch as ab
+from anabranch.api.starting import start
+from anabranch.connectors.base import Sink
+from anabranch.errors import AnabranchError
+from anabranch.runtime import assembly, tasks
+from anabranch.runtime.assembly import Settings
+from anabranch.simulate.inline import InlineExecutor
+from anabranch.state.store import LocalStore
+
+COUNT = 60
+
+
+def program(name, home, sink=None):
+    """The program that a driver with this home runs; the rows are always the same."""
+    make, rows, schema = PROGRAMS[name]
+    source = ab.sources.Records(rows(COUNT), schema=schema)
+    return make(source, sink or ab.sinks.Files(Path(home) / "out", format="parquet"))
+
+
+class Moments:
+    """Says what happens, and waits where it was told to."""
+
+    def __init__(self, hold, rescale):
+        self._hold, self._rescale, self._seen = hold, rescale, Counter()
+        self._lock = threading.Lock()
+        self.query = None
+        self.started = threading.Event()
+
+    def reach(self, when, what):
+        with self._lock:
+            self._seen[when, what] += 1
+            moment = f"{when} {what} {self._seen[when, what]}"
+        say(moment)
+        if moment == self._hold:
+            say("held")
+            sys.stdin.readline()
+        if self._rescale and moment == f"after commits {self._rescale[0]}":
+            threading.Thread(target=self._ask, args=(self._rescale[1],), daemon=True).start()
+
+    def _ask(self, width):
+        self.started.wait()
+        say("rescaling")
+        self.query.rescale(width)
+        say("rescaled")
+
+
+class TellingSink(Sink):
+    """Files, whose publications are moments; it goes to tasks without them."""
+
+    def __init__(self, inner, moments):
+        self._inner, self._moments = inner, moments
+
+    def __reduce__(self):
+        return (_alone, (self._inner,))
+
+    def write(self, batches, epoch, attempt):
+        return self._inner.write(batches, epoch, attempt)
+
+    def publish(self, messages, epoch):
+        self._moments.reach("before", "publish")
+        self._inner.publish(messages, epoch)
+        self._moments.reach("after", "publish")
+
+    def abort(self, messages, epoch):
+        self._inner.abort(messages, epoch)
+
+
+def _alone(sink):
+    return sink
+
+
+def telling_store(moments):
+    class TellingStore(LocalStore):
+        def create(self, path, data):
+            folder = path.partition("/")[0]
+            moments.reach("before", folder)
+            super().create(path, data)
+            moments.reach("after", folder)
+
+    return TellingStore
+
+
+def say(text):
+    # One write a line: several threads speak.
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def main(options):
+    home, moments = Path(options["home"]), Moments(options.get("hold"), options.get("rescale"))
+    assembly.LocalStore = telling_store(moments)
+    sink = TellingSink(ab.sinks.Files(home / "out", format="parquet"), moments)
+    made, lanes = program(options["name"], home, sink), options.get("lanes", 2)
+    trigger = ab.available_now(options.get("rows", 3))
+    if options.get("master"):
+        query = made.start(
+            trigger=trigger,
+            checkpoint=home / "ckpt",
+            parallelism=lanes,
+            slices=16,
+            master=options["master"],
+        )
+    else:
+        tasks.LocalStore = telling_store(moments)
+        settings = Settings(trigger, home / "ckpt", lanes, slices=16, keep=None)
+        query = start(made.freeze(), settings, InlineExecutor(options.get("seed", 0)))
+    moments.query = query
+    moments.started.set()
+    say(f"exchange {query._loop._deployment.exchange}")
+    try:
+        query.await_termination()
+    except AnabranchError as error:
+        say(f"failed {json.dumps(f'{type(error).__name__}: {error}')}")
+    else:
+        say("ended")
+
+
+if __name__ == "__main__":
+    try:
+        main(json.loads(sys.argv[1]))
+    except AnabranchError as error:
+        say(f"failed {json.dumps(f'{type(error).__name__}: {error}')}")
