@@ -56,7 +56,7 @@ NOTES = (
     ),
     (
         f"All: local[{CORES}], {MEMORY} heap, a fresh process and JVM a run, taking turns; the "
-        "first batches of each case are not counted. Throughput: rows of the counted batches "
+        "first batches of all and of each case are not counted. Throughput: rows of the counted batches "
         "/ time from the cut of the first to the commit of the last, all of them being there "
         "at once. `width` is the number of lanes, or of shuffle partitions."
     ),
@@ -90,7 +90,9 @@ class Scale:
     small: int = 10_000
     middle: int = 200_000
     large: int = 800_000
-    batches: tuple[int, int] = (8, 24)
+    begin: int = 15
+    """Small batches before the first case of a process: a JVM takes long to come to speed."""
+    batches: tuple[int, int] = (4, 16)
     """Of the small and middle cases: warm-up, counted."""
     large_batches: tuple[int, int] = (4, 10)
     total: int = 30
@@ -98,14 +100,34 @@ class Scale:
     single: int = 10
     sizes: tuple[int, ...] = (3, 5, 10)
     """Large files of a batch that are tried; one alone is a case of its own."""
-    trial: tuple[int, int] = (4, 8)
+    trial: tuple[int, int] = (3, 6)
     """Batches with which settings are tried."""
     tuned: bool = True
 
 
 FULL = Scale()
-QUICK = Scale(batches=(4, 10), large_batches=(2, 6), total=15, single=5, sizes=(5,), tuned=False)
-TINY = Scale(2_000, 4_000, 8_000, (1, 3), (1, 3), 10, 2, (5,), tuned=False)
+QUICK = Scale(
+    begin=8,
+    batches=(3, 10),
+    large_batches=(2, 6),
+    total=15,
+    single=5,
+    sizes=(5,),
+    tuned=False,
+)
+TINY = Scale(
+    small=2_000,
+    middle=4_000,
+    large=8_000,
+    begin=2,
+    batches=(1, 3),
+    large_batches=(1, 3),
+    total=10,
+    single=2,
+    sizes=(5,),
+    trial=(1, 3),
+    tuned=False,
+)
 
 
 @dataclass(slots=True)
@@ -157,10 +179,12 @@ class Ground:
         self.runs += 1
         work = self.root / f"run-{self.runs}"
         work.mkdir()
-        order = Order(system.name, system.options, tuple(cases), work)
+        begin = Case("begin", self.small, 1, 1, self.scale.begin - 1)
+        order = Order(system.name, system.options, (begin, *cases), work)
         (work / "order").write_text(order.to_json())
         _start(system.module, work)
         found = {each.case: each for each in found_from_json((work / "result").read_text())}
+        del found[begin.name]
         for case in cases:
             require_equal(case, found[case.name], order.output(case))
         shutil.rmtree(work)

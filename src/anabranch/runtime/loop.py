@@ -37,6 +37,7 @@ from anabranch.runtime.deployment import Deployment
 from anabranch.runtime.executor import CycleResult, Executor, JobFailed
 from anabranch.runtime.intake import Intake
 from anabranch.runtime.payload import EpochDone, HeadDone, HeadItem, LaneDone, LaneItem, LaneJob
+from anabranch.runtime.progress import progress_of
 from anabranch.runtime.stopwatch import Stopwatch
 from anabranch.runtime.tasks import BEGIN, merge
 from anabranch.scheduling.session_machine import Cycle, SessionMachine
@@ -392,45 +393,17 @@ class Loop:
             self._rescaled = None
 
     def _progress(self, group: Group, commit: Commit) -> dict[str, Any]:
-        """A commit's figures in the form of Spark's progress; ours are under `anabranch`."""
-        deployment, containers = (
-            self._deployment,
-            [self._machine.container(e) for e in group.epochs],
-        )
-        rows = sum(container.rows for container in containers)
         now = self._clock.elapsed()
         seconds, self._last_commit = now - self._last_commit, now
-        watermark = commit.watermarks[deployment.source_name]
-        return {
-            "name": deployment.program,
-            "batchId": group.epochs[-1],
-            "numInputRows": rows,
-            "processedRowsPerSecond": rows / seconds if seconds else 0.0,
-            "batchDuration": int(seconds * 1000),
-            "durationMs": {
-                "triggerExecution": int(seconds * 1000),
-                **{name: round(1000 * spent, 3) for name, spent in self._watch.take().items()},
-            },
-            "eventTime": {} if watermark is None else {"watermark": watermark},
-            "stateOperators": [],
-            "sources": [
-                {
-                    "description": deployment.source_name,
-                    "numInputRows": rows,
-                    "endOffset": list(commit.positions[deployment.source_name].items()),
-                }
-            ],
-            "sink": {"description": deployment.sink_name},
-            "anabranch": {
-                "epochs": [group.epochs[0], group.epochs[-1]],
-                "lanes": deployment.lanes,
-                "commit": commit.last,
-                "latencyMs": [round(1000 * each, 3) for each in self._latencies.values()],
-                "tasksMs": {
-                    name: round(1000 * spent, 3) for name, spent in self._tasks.take().items()
-                },
-            },
-        }
+        return progress_of(
+            self._deployment,
+            commit,
+            rows=sum(self._machine.container(epoch).rows for epoch in group.epochs),
+            seconds=seconds,
+            latencies=[self._latencies[epoch] for epoch in group.epochs],
+            spent=self._watch.take(),
+            tasks=self._tasks.take(),
+        )
 
     def _staged(self, epoch: int) -> tuple[Any, ...]:
         """The messages of an epoch's output, in the order of its rows."""

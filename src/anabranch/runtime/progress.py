@@ -1,0 +1,51 @@
+"""A commit's figures, in the form of Spark's `StreamingQueryProgress`; ours are in `anabranch`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from anabranch.runtime.deployment import Deployment
+from anabranch.state.layout import Commit
+
+
+def progress_of(  # noqa: PLR0913 - all that is told
+    deployment: Deployment,
+    commit: Commit,
+    *,
+    rows: int,
+    seconds: float,
+    latencies: Sequence[float],
+    spent: Mapping[str, float],
+    tasks: Mapping[str, float],
+) -> dict[str, Any]:
+    """What a commit brought and what it took; times given are in seconds, times told in ms."""
+    source, watermark = deployment.source_name, commit.watermarks[deployment.source_name]
+    return {
+        "name": deployment.program,
+        "batchId": commit.last,
+        "numInputRows": rows,
+        "processedRowsPerSecond": rows / seconds if seconds else 0.0,
+        "batchDuration": round(1000 * seconds, 3),
+        "durationMs": {"triggerExecution": round(1000 * seconds, 3), **_in_ms(spent)},
+        "eventTime": {} if watermark is None else {"watermark": watermark},
+        "stateOperators": [],
+        "sources": [
+            {
+                "description": source,
+                "numInputRows": rows,
+                "endOffset": list(commit.positions[source].items()),
+            }
+        ],
+        "sink": {"description": deployment.sink_name},
+        "anabranch": {
+            "epochs": [commit.first, commit.last],
+            "lanes": deployment.lanes,
+            "latencyMs": [round(1000 * each, 3) for each in latencies],
+            "tasksMs": _in_ms(tasks),
+        },
+    }
+
+
+def _in_ms(spent: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(1000 * seconds, 3) for name, seconds in spent.items()}
