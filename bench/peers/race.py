@@ -29,6 +29,8 @@ from bench.workloads.ysb_files import FileSet
 
 PATIENCE_S = 300
 BEST = "best"
+TRIAL_BEGINS = 2
+"""A trial compares cases of one process, so it has to be at speed: so many times the warm-up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +58,9 @@ NOTES = (
     ),
     (
         f"All: local[{CORES}], {MEMORY} heap, a fresh process and JVM a run, taking turns; the "
-        "first batches of all and of each case are not counted. Throughput: rows of the counted batches "
-        "/ time from the cut of the first to the commit of the last, all of them being there "
-        "at once. `width` is the number of lanes, or of shuffle partitions."
+        "first batches of all and of each case are not counted. Throughput: rows of the "
+        "counted batches / time from the cut of the first to the commit of the last, all of "
+        "them being there at once. `width` is the number of lanes, or of shuffle partitions."
     ),
     (
         "latency_p50: from the cut of a batch to its commit. Structured Streaming: "
@@ -90,7 +92,7 @@ class Scale:
     small: int = 10_000
     middle: int = 200_000
     large: int = 800_000
-    begin: int = 15
+    begin: int = 20
     """Small batches before the first case of a process: a JVM takes long to come to speed."""
     batches: tuple[int, int] = (4, 16)
     """Of the small and middle cases: warm-up, counted."""
@@ -148,7 +150,9 @@ class Ground:
             sum(self.scale.large_batches) + self.scale.single,
             self.scale.total + max(self.scale.sizes) * self._best_single,
         )
-        self.small = self._files("small", self.scale.small, 10, few)
+        self.small = self._files(
+            "small", self.scale.small, 10, max(few, TRIAL_BEGINS * self.scale.begin)
+        )
         self.middle = self._files("middle", self.scale.middle, 10, few)
         self.large = self._files("large", self.scale.large, 40, many)
 
@@ -159,13 +163,13 @@ class Ground:
             files.write()
 
     def cases(self, system: System) -> tuple[Case, ...]:
-        """The cases of one run, in the order in which they warm up a process best."""
+        """The cases of one run, the shortest batches last, when a process is warmest."""
         single, few, many = self.scale.single, self.scale.batches, self.scale.large_batches
         return (
-            Case("small-epoch", self.small, 1, *few, single),
             Case("batch-200k", self.middle, 1, *few, single),
             Case("batch-800k", self.large, 1, *many, single),
             self.best(system.best),
+            Case("small-epoch", self.small, 1, *few, single),
         )
 
     def best(self, a_batch: int, name: str = BEST) -> Case:
@@ -174,12 +178,12 @@ class Ground:
         warm = max(1, batches // 4)
         return Case(name, self.large, a_batch, warm, batches - warm, self._best_single)
 
-    def run(self, system: System, cases: Sequence[Case]) -> dict[str, Found]:
+    def run(self, system: System, cases: Sequence[Case], begins: int = 1) -> dict[str, Found]:
         """Run a system once; its output is checked and removed."""
         self.runs += 1
         work = self.root / f"run-{self.runs}"
         work.mkdir()
-        begin = Case("begin", self.small, 1, 1, self.scale.begin - 1)
+        begin = Case("begin", self.small, 1, 1, begins * self.scale.begin - 1)
         order = Order(system.name, system.options, (begin, *cases), work)
         (work / "order").write_text(order.to_json())
         _start(system.module, work)
@@ -225,16 +229,24 @@ def tuned(made: Ground, system: System) -> System:
     """A system with those settings, and then that size of a batch, with which it was fastest."""
     stores = ("hdfs", "rocksdb") if "store" in system.options else ("",)
     choices = [(store, width) for store in stores for width in ("2", "1")]
-    warm, counted = made.scale.trial
-    trials: dict[str, Case] = {}
-    for store, width in choices:
-        options = {"width": width} | ({"store": store} if store else {})
-        name = " ".join(options.values())
-        trials[name] = Case(name, made.middle, 1, warm, counted, options=options)
-    chosen = trials[_fastest(made.run(system, list(trials.values())))].options
+    trials = [
+        Case(f"{at}", made.middle, 1, *made.scale.trial, options=_options(*choice))
+        for at, choice in enumerate([*choices, *reversed(choices)])
+    ]
+    found = made.run(system, trials, TRIAL_BEGINS)
+    # There and back, so that a JVM that is still coming to speed favours none.
+    both = {
+        one.name: found[one.name].throughput + found[other.name].throughput
+        for one, other in zip(trials[: len(choices)], reversed(trials), strict=False)
+    }
+    chosen = max(trials[: len(choices)], key=lambda trial: both[trial.name]).options
     system = replace(system, options={**system.options, **chosen})
     sizes = {str(size): replace(made.best(size, str(size)), single=0) for size in made.scale.sizes}
     return replace(system, best=int(_fastest(made.run(system, list(sizes.values())))))
+
+
+def _options(store: str, width: str) -> dict[str, str]:
+    return {"width": width} | ({"store": store} if store else {})
 
 
 def _fastest(found: Mapping[str, Found]) -> str:

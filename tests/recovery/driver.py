@@ -13,8 +13,6 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-from tests.runtime.programs import PROGRAMS
-
 import anabranch as ab
 from anabranch.api.starting import start
 from anabranch.connectors.base import Sink
@@ -23,6 +21,7 @@ from anabranch.runtime import assembly, tasks
 from anabranch.runtime.assembly import Settings
 from anabranch.simulate.inline import InlineExecutor
 from anabranch.state.store import LocalStore
+from tests.runtime.programs import PROGRAMS
 
 COUNT = 60
 
@@ -80,6 +79,12 @@ class TellingSink(Sink):
 
     def abort(self, messages, epoch):
         self._inner.abort(messages, epoch)
+
+    def sweep(self, keep):
+        self._inner.sweep(keep)
+
+    def with_durability(self, durability):
+        return TellingSink(self._inner.with_durability(durability), self._moments)
 
 
 def _alone(sink):

@@ -83,7 +83,9 @@ class Driver:
     def story(self):
         self._errors.flush()
         self._errors.seek(0)
-        return "\n".join([*self.lines[-30:], f"exit {self.process.poll()}", self._errors.read()[-3000:]])
+        return "\n".join(
+            [*self.lines[-30:], f"exit {self.process.poll()}", self._errors.read()[-3000:]]
+        )
 
     # Its processes
 

@@ -10,8 +10,6 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tests.runtime.programs import PROGRAMS
-
 import anabranch as ab
 from anabranch.connectors.base import Sink
 from anabranch.epoch.triggers import available_now
@@ -21,6 +19,7 @@ from anabranch.runtime.assembly import Settings, assemble
 from anabranch.simulate.inline import InlineExecutor, Mischief
 from anabranch.state.store import LocalStore
 from anabranch.testing import MockClock
+from tests.runtime.programs import PROGRAMS
 
 WIDTHS = (1, 2, 4)
 MOMENTS = (
@@ -79,10 +78,14 @@ class Schedule:
         )
 
     def __str__(self):
-        lines = [f"seed {self.seed}: {self.name}, {self.count} rows in {self.partitions} partitions"]
+        lines = [
+            f"seed {self.seed}: {self.name}, {self.count} rows in {self.partitions} partitions"
+        ]
         lines.append(f"ordered={self.ordered} slices={self.slices}")
         lines += [f"  {life}" for life in self.lives]
-        lines.append(f"repeat: tests.recovery.test_schedules.check({self.seed}, tmp_path, monkeypatch)")
+        lines.append(
+            f"repeat: tests.recovery.test_schedules.check({self.seed}, tmp_path, monkeypatch)"
+        )
         return "\n".join(lines)
 
     def program(self, tmp_path, sink=None):
@@ -147,6 +150,14 @@ class ExplodingSink(Sink):
 
     def abort(self, messages, epoch):
         self._inner.abort(messages, epoch)
+
+    def sweep(self, keep):
+        # A dead process sweeps nothing.
+        if not self._bomb.over:
+            self._inner.sweep(keep)
+
+    def with_durability(self, durability):
+        return ExplodingSink(self._inner.with_durability(durability), self._bomb)
 
 
 class ExplodingExecutor(InlineExecutor):

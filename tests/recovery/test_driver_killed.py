@@ -3,17 +3,18 @@
 Tasks run in the driver's process here: what is killed is the protocol, at exactly the moment named.
 """
 
+import json
 import signal
 from pathlib import Path
 
 import pytest
+
+from anabranch.runtime.exchange import exchange_directory
+from anabranch.testing import assert_same_rows, run_sequential
 from tests.recovery.driver import program
 from tests.recovery.processes import Driver
 from tests.runtime.programs import PROGRAMS
 from tests.runtime.test_inline import written
-
-from anabranch.runtime.exchange import exchange_directory
-from anabranch.testing import assert_same_rows, run_sequential
 
 pytestmark = pytest.mark.slow
 
@@ -101,6 +102,22 @@ def test_a_driver_that_slept_through_another_is_fenced(tmp_path):
     check("fraud", tmp_path)
 
 
+@pytest.mark.parametrize("newer_at", ["before commits 3", "before publish 2"])
+@pytest.mark.parametrize("older_at", ["before commits 3", "before publish 2"])
+def test_the_end_of_the_older_driver_takes_nothing_from_the_newer(older_at, newer_at, tmp_path):
+    """What the newer has staged is not the older's to clear away, nor what both have committed."""
+    with Driver(tmp_path, hold=older_at) as older:
+        older.until("held")
+        with Driver(tmp_path, lanes=1, hold=newer_at) as newer:
+            newer.until("held")
+            older.go()
+            assert "another run owns its checkpoint" in older.outcome()
+            newer.go()
+
+            assert "ended" == newer.outcome(), newer.story()
+    check("fraud", tmp_path)
+
+
 def test_both_of_two_drivers_at_once_leave_one_output(tmp_path):
     with Driver(tmp_path) as one, Driver(tmp_path, lanes=4) as other:
         outcomes = [one.outcome(), other.outcome()]
@@ -143,8 +160,12 @@ def test_nothing_is_left_of_lives_that_were_cut_off(tmp_path):
     assert [] == [each for each in exchanges if Path(each).exists()]
     assert [] == [str(each) for each in (tmp_path / "ckpt").rglob(".tmp-*")]
     assert 1 == len(list((tmp_path / "ckpt" / "lease").iterdir()))
-    named = {line for commit in (tmp_path / "ckpt" / "commits").iterdir() for line in _paths(commit)}
-    state = {str(each.relative_to(tmp_path / "ckpt")) for each in _files(tmp_path / "ckpt" / "state")}
+    named = {
+        line for commit in (tmp_path / "ckpt" / "commits").iterdir() for line in _paths(commit)
+    }
+    state = {
+        str(each.relative_to(tmp_path / "ckpt")) for each in _files(tmp_path / "ckpt" / "state")
+    }
     assert state <= named, f"deltas that no commit names: {state - named}"
 
 
@@ -163,8 +184,6 @@ def _files(home):
 
 
 def _paths(commit):
-    import json
-
     facts = json.loads(commit.read_text().splitlines()[1])
     return [path for lanes in facts["deltas"].values() for path in _values(lanes)]
 

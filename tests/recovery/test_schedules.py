@@ -1,11 +1,11 @@
 """Seeded schedules of crashes, failures and changes of width: equal to the oracle on their own log."""
 
 import pytest
-from tests.recovery.schedules import Schedule, run_schedule
-from tests.runtime.test_inline import written
 
 from anabranch.testing import assert_same_rows, run_sequential
 from anabranch.testing.sequential.checkpoint import log_of
+from tests.recovery.schedules import Schedule, run_schedule
+from tests.runtime.test_inline import written
 
 CHUNK = 20
 

@@ -1,6 +1,7 @@
 """Processes of a real Spark that are killed under a living driver: it goes on, or says why not."""
 
 import pytest
+
 from tests.recovery.processes import Driver, kill
 from tests.recovery.test_driver_killed import check, finish
 
@@ -18,7 +19,7 @@ def test_a_killed_driver_on_spark_goes_on_where_it_was(tmp_path):
         driver.until("held")
         driver.kill()
 
-    finish("fraud", tmp_path, **{**SPARK, "lanes": 1})
+    finish("fraud", tmp_path, lanes=1)  # what is committed is enough for any other executor
 
 
 @pytest.mark.chaos
@@ -65,7 +66,7 @@ def test_a_query_whose_jvm_is_killed_fails_and_says_so(tmp_path):
 
     assert told.startswith(("RunError", "AnabranchError")), told
     assert "JVM" in told or "Spark" in told, told
-    finish("fraud", tmp_path)  # what is committed is enough for any other executor
+    finish("fraud", tmp_path)
 
 
 @pytest.mark.chaos

@@ -1,10 +1,10 @@
 """State goes with its slices, whatever the widths of the runs before were."""
 
 import pytest
-from tests.runtime.programs import PROGRAMS
-from tests.runtime.test_inline import made, run, written
 
 from anabranch.testing import assert_same_rows, run_sequential
+from tests.runtime.programs import PROGRAMS
+from tests.runtime.test_inline import made, run, written
 
 
 @pytest.mark.slow
@@ -26,7 +26,14 @@ def test_state_is_whole_after_runs_of_other_widths(name, widths, tmp_path):
 @pytest.mark.parametrize("widths", [(1, 4), (1, 2), (4, 2), (2, 1)], ids=str)
 def test_state_is_whole_in_a_run_after_a_rescale(name, widths, tmp_path):
     before, after = widths
-    run(made(name, tmp_path), tmp_path / "ckpt", lanes=before, rows=3, rescale=((4, after),), stop_after=9)
+    run(
+        made(name, tmp_path),
+        tmp_path / "ckpt",
+        lanes=before,
+        rows=3,
+        rescale=((4, after),),
+        stop_after=9,
+    )
     run(made(name, tmp_path), tmp_path / "ckpt", lanes=after, rows=3, stop_after=500)
 
     expected = run_sequential(made(name, tmp_path), log=tmp_path / "ckpt")["out"]

@@ -31,12 +31,20 @@ class Finding:
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """The options of the command."""
+    command.add_argument(
+        "--spark", action="store_true", help="start Spark too, and check all that is relied on"
+    )
+    command.add_argument(
+        "--master", default="local[2]", metavar="URL", help="Spark's master (default: local[2])"
+    )
     command.set_defaults(call=doctor)
 
 
 def doctor(options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     """Look at everything, and say what is missing."""
     findings = list(examine())
+    if options.spark and all(each.good for each in findings):
+        findings += _conformance(options.master)
     if not options.json:
         for each in findings:
             print(f"{'ok  ' if each.good else 'FAIL'} {each.what:<10} {each.text}")
@@ -55,6 +63,20 @@ def examine() -> Iterator[Finding]:
         yield _package(name, wanted)
     yield _checked("java", _java)
     yield _checked("disk", _disk)
+
+
+def _conformance(master: str) -> list[Finding]:
+    """What a Spark upgrade could break without a word, checked on a real one."""
+    from anabranch.spark.conformance import run_checks
+    from anabranch.spark.session import spark_context
+
+    attached = spark_context(master=master, app_name="anabranch doctor")
+    try:
+        checks = run_checks(attached.sc)
+    finally:
+        attached.stop()
+    so = "use the PySpark that this version was made for"
+    return [Finding(each.name, each.good, each.text, None if each.good else so) for each in checks]
 
 
 def _package(name: str, wanted: str) -> Finding:

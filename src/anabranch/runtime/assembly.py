@@ -81,6 +81,7 @@ def assemble(graph: Graph, settings: Settings, executor: Executor, clock: Clock)
         past = _Past.of(recovered, store)
         loop = _loop(settings, executor, clock, commits, past, deployment, plan.read)
         executor.deploy(deployment)
+        stack.callback(executor.close)
         commits.publish()
         # The lease is ours and no task runs: what is staged now was left by runs that are over.
         deployment.sink.sweep(())

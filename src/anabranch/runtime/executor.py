@@ -36,6 +36,10 @@ class Executor(Protocol):
         """Start the processes, so that the first epoch need not wait for them."""
         ...
 
+    def close(self) -> None:
+        """Let go of the processes; nothing is run any more."""
+        ...
+
     def cancel(self) -> None:
         """Give up the job under way, if there is one: it fails. Safe from any thread."""
         ...

@@ -63,6 +63,10 @@ class InlineExecutor:
     def warm_up(self) -> None:
         """Nothing has to be started."""
 
+    def close(self) -> None:
+        """Forget all processes."""
+        self._processes = {}
+
     def cancel(self) -> None:
         """Nothing runs while another call can be made."""
 

@@ -43,6 +43,7 @@ class SparkExecutor:
     def deploy(self, deployment: Deployment) -> None:
         """Have the deployment in all workers from the next cycle on, at its width."""
         if self._lanes is None or self._lanes.count != deployment.lanes:
+            self.close()
             self._lanes = Lanes(self._sc, deployment.lanes, lane=run_lane, head=run_heads)
         elif self._deployed is not None:
             self._lanes.withdraw(self._deployed)
@@ -54,6 +55,12 @@ class SparkExecutor:
         assert self._lanes is not None
         with _telling():
             self._lanes.warm_up()
+
+    def close(self) -> None:
+        """Leave the lanes' processes to whoever comes next on this Spark."""
+        if self._lanes is not None:
+            self._lanes.close()
+        self._lanes = None
 
     def cancel(self) -> None:
         """Give up the job under way."""

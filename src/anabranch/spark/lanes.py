@@ -13,7 +13,8 @@ Correctness never rests on a lane being the process it was: it may die, and Spar
 were idle for a minute. Who works in a lane notices by what it holds.
 
 The job is made once of JVM objects and run again and again for any subset of its tasks: making it
-anew for each cycle takes 4 to 7 ms. What differs from job to job travels as a property of the job.
+anew for each cycle nearly doubles its time. What differs from job to job travels as a property of
+the job.
 """
 
 from __future__ import annotations

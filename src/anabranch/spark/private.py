@@ -173,7 +173,7 @@ class Spark:
     def collect(self, rdd: Rdd, partitions: Sequence[int] | None = None) -> list[bytes]:
         """Run a job and return what its tasks yielded, in the order of partitions.
 
-        Results come through a socket: Py4J would decode bytes one by one (20 kB: 40 ms).
+        Results come through a socket: Py4J would decode bytes one by one (20 kB: 50 ms).
 
         Raises:
             JobFailed: A task failed, its worker died, or the job was cancelled.
