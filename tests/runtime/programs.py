@@ -54,7 +54,11 @@ def speed(place, state):
     before, state.value = state.value, (place["t"], place["x"])
     if before is not None:
         hours = max(place["t"] - before[0], 1)
-        yield {"phone": place["phone"], "t": place["t"], "v": (place["x"] - before[1]) * 100 // hours}
+        yield {
+            "phone": place["phone"],
+            "t": place["t"],
+            "v": (place["x"] - before[1]) * 100 // hours,
+        }
 
 
 def fraud(source, sink, *, ordered=True):

@@ -10,7 +10,9 @@ from anabranch.simulate.inline import KIND, UNKIND, InlineExecutor
 from anabranch.testing import MockClock, assert_same_rows, run_sequential
 
 
-def run(program, checkpoint, *, seed=0, mischief=KIND, lanes=2, rows=7, stop_after=None, rescale=()):
+def run(
+    program, checkpoint, *, seed=0, mischief=KIND, lanes=2, rows=7, stop_after=None, rescale=()
+):
     """Run a program to its end, or for so many steps, then let go of it as a crash would."""
     settings = Settings(available_now(rows), checkpoint, lanes, slices=8, keep=None)
     executor = InlineExecutor(seed, mischief)
@@ -55,7 +57,13 @@ def test_a_program_gives_what_it_means(name, lanes, tmp_path):
 def test_whatever_fails_the_output_is_the_same(name, seed, tmp_path):
     partitions = 1 + seed % 2
     lanes = (1, 2, 4)[seed % 3]
-    run(made(name, tmp_path, partitions=partitions), tmp_path / "ckpt", seed=seed, mischief=UNKIND, lanes=lanes)
+    run(
+        made(name, tmp_path, partitions=partitions),
+        tmp_path / "ckpt",
+        seed=seed,
+        mischief=UNKIND,
+        lanes=lanes,
+    )
 
     program = made(name, tmp_path, partitions=partitions)
     expected = run_sequential(program, log=tmp_path / "ckpt")["out"]
