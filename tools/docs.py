@@ -1,4 +1,4 @@
-"""Checks the pages at the root and in docs/: every relative link leads somewhere, every Python block compiles.
+"""Checks the pages: every relative link leads somewhere, every Python block compiles.
 
 Other sites are not asked: a check must not fail because somebody else's server does.
 """

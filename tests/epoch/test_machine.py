@@ -177,7 +177,7 @@ def test_any_interleaving_commits_every_epoch_once_in_order(data):
         m.validate()
         over = Finish() in commands
     assert committed == sorted(set(committed)) == list(range(len(committed)))
-    by_epoch = dict((epoch, (before, after)) for epoch, before, after in watermarks)
+    by_epoch = {epoch: (before, after) for epoch, before, after in watermarks}
     for epoch, before, after in watermarks:
         assert by_epoch[epoch] == (before, after)
         assert before is None or after >= before

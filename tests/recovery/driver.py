@@ -110,7 +110,7 @@ def say(text):
 
 def main(options):
     home, moments = Path(options["home"]), Moments(options.get("hold"), options.get("rescale"))
-    assembly.LocalStore = telling_store(moments)
+    vars(assembly)["LocalStore"] = telling_store(moments)
     sink = TellingSink(ab.sinks.Files(home / "out", format="parquet"), moments)
     made, lanes = program(options["name"], home, sink), options.get("lanes", 2)
     trigger = ab.available_now(options.get("rows", 3))
@@ -123,7 +123,7 @@ def main(options):
             master=options["master"],
         )
     else:
-        tasks.LocalStore = telling_store(moments)
+        vars(tasks)["LocalStore"] = telling_store(moments)
         settings = Settings(trigger, home / "ckpt", lanes, slices=16, keep=None)
         query = start(made.freeze(), settings, InlineExecutor(options.get("seed", 0)))
     moments.query = query

@@ -46,7 +46,13 @@ def finish(name, home, **options):
     check(name, home)
 
 
-@pytest.mark.parametrize("at", range(len(MOMENTS)), ids=MOMENTS.__getitem__)
+@pytest.mark.parametrize(
+    "at",
+    [
+        pytest.param(at, id=moment, marks=[pytest.mark.chaos] if at in (1, 3, 4, 11) else [])
+        for at, moment in enumerate(MOMENTS)
+    ],
+)
 def test_a_killed_driver_goes_on_where_it_was(at, tmp_path):
     name = list(PROGRAMS)[at % 3]
     with Driver(tmp_path, name, hold=MOMENTS[at]) as driver:

@@ -26,7 +26,7 @@ def check(seed, tmp_path, monkeypatch):
 
 def nothing_lost(schedule, program, checkpoint):
     """The log's epochs take each offset of each partition once, from the first to the last."""
-    at = dict.fromkeys(range(schedule.partitions), 0)
+    at: dict[int | str, int] = dict.fromkeys(range(schedule.partitions), 0)
     for cut in log_of(checkpoint, program.freeze()):
         for partition, (start, end) in cut.offsets.items():
             assert at[partition] == start

@@ -1,13 +1,13 @@
 """The whole path in one process, under an unkind executor: equal to the oracle on its own log."""
 
 import pytest
-from tests.runtime.programs import PROGRAMS
 
 import anabranch as ab
 from anabranch.epoch.triggers import available_now
 from anabranch.runtime.assembly import Settings, assemble
 from anabranch.simulate.inline import KIND, UNKIND, InlineExecutor
 from anabranch.testing import MockClock, assert_same_rows, run_sequential
+from tests.runtime.programs import PROGRAMS
 
 
 def run(

@@ -79,7 +79,7 @@ def promptly(call, *given, **named):
     def run():
         try:
             call(*given, **named)
-        except Exception as error:  # noqa: BLE001 - raised again by who waits
+        except Exception as error:
             raised.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
