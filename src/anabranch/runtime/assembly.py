@@ -83,9 +83,9 @@ def assemble(graph: Graph, settings: Settings, executor: Executor, clock: Clock)
         executor.deploy(deployment)
         stack.callback(executor.close)
         commits.publish()
-        # The lease is ours and no task runs: what is staged now was left by runs that are over.
+        # The lease is ours and all that was committed is published: what is staged now was left by
+        # runs that are over. At the end of a run that cannot be known: another may have begun.
         deployment.sink.sweep(())
-        stack.callback(deployment.sink.sweep, ())
         return Assembled(loop, deployment, uuid4().hex, stack.pop_all().close)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -148,8 +149,9 @@ class Loop:
         return True
 
     def warm_up(self) -> None:
-        """Start what the first cycle will need."""
-        self._executor.warm_up()
+        """Start what the first cycle will need; if that fails, the cycle will tell."""
+        with suppress(JobFailed):
+            self._executor.warm_up()
 
     def stop(self, *, drain: bool) -> None:
         """Plan nothing more; with `drain` finish what is planned."""
