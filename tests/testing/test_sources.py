@@ -159,7 +159,7 @@ def test_an_unknown_column_is_refused():
 
 def test_something_else_than_a_row_is_refused():
     with pytest.raises(ProgramError, match=r"^TestingSource: item 1 does not fit") as refused:
-        TestingSource([{"n": 1}, 7])  # type: ignore[list-item]
+        TestingSource([{"n": 1}, 7])
 
     assert "it is a int, not a dict" == refused.value.why
 
