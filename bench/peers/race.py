@@ -97,7 +97,7 @@ class Scale:
     batches: tuple[int, int] = (4, 16)
     """Of the small and middle cases: warm-up, counted."""
     large_batches: tuple[int, int] = (4, 10)
-    total: int = 30
+    total: int = 60
     """Large files that are given in the case `best`, warm-up and all."""
     single: int = 10
     sizes: tuple[int, ...] = (3, 5, 10)

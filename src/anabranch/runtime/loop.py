@@ -92,7 +92,7 @@ class Loop:
         """Everything is given: nothing here decides."""
         self._deployment, self._executor, self._commits = deployment, executor, commits
         self._machine, self._intake, self._clock = machine, intake, clock
-        self._session = SessionMachine(executor.slots)
+        self._session = SessionMachine(executor.slots, heads=executor.slots)
         self._epochs: dict[int, _Epoch] = {}
         self._lanes = {lane: _Lane() for lane in range(deployment.lanes)}
         self._waiting: list[Group] = []
@@ -421,8 +421,11 @@ class Loop:
 
 
 def _divided(items: Sequence[HeadItem], tasks: int) -> list[list[HeadItem]]:
-    """Splits for so many tasks, each about as many, neighbours together."""
-    count = min(tasks, len(items))
+    """Splits for so many tasks, each about as many, neighbours together.
+
+    Of many splits smaller tasks are made, so that a core which is done early takes another.
+    """
+    count = min(2 * tasks if len(items) >= 4 * tasks else tasks, len(items))
     bounds = [len(items) * at // count for at in range(count + 1)] if count else [0]
     return [list(items[low:high]) for low, high in pairwise(bounds)]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from anabranch.epoch.protocol import HeadWork, LaneWork, Work
 
-SHORT_S, LONG_S = 0.15, 0.4
+SHORT_S, LONG_S = 0.3, 0.8
 """A cycle shorter than this is mostly overhead; one longer than that delays the results."""
 
 
