@@ -143,7 +143,7 @@ def test_a_driver_killed_while_it_rescales_goes_on_at_another_width(widths, tmp_
 
 
 def test_a_driver_killed_after_it_rescaled_goes_on(tmp_path):
-    with Driver(tmp_path, lanes=1, rows=1, rescale=[2, 4], hold="after commits 9") as driver:
+    with Driver(tmp_path, lanes=1, rows=1, rescale=[2, 4], hold="after commits 6") as driver:
         driver.until("held")
         driver.kill()
 
