@@ -16,11 +16,12 @@ import polars as pl
 
 from anabranch.connectors.rows import Misfit
 from anabranch.kernels.bundle import SLICE, in_order
+from anabranch.kernels.encoded import Entry
 from anabranch.kernels.failures import BadRow
 from anabranch.kernels.keys import canonical
 from anabranch.kernels.results import EpochInput
 from anabranch.kernels.rows import Made, Picker, Record, Values, gathered, records_of, several
-from anabranch.kernels.state import Entry, KeyedState
+from anabranch.kernels.state import KeyedState
 from anabranch.kernels.stateless import inherited, left_out
 from anabranch.kernels.times import shown
 from anabranch.program.functions import OnError

@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self
 
 import polars as pl
 
+from anabranch.kernels.encoded import Entry, as_frame, newest
 from anabranch.kernels.windows import SLICE, START, Windows
 
 
@@ -107,8 +108,8 @@ class WindowState:
 
 # Keyed state
 
-Entry = tuple[int, bytes | None]
-"""A key's slice, and its state; None where it has none any more."""
+LARGE = 4_096
+"""Layers of so many keys or more are Arrow; below, a dict is smaller and faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +134,7 @@ class KeyedState:
     @classmethod
     def from_deltas(cls, deltas: Iterable[pl.DataFrame], version: int = 0) -> KeyedState:
         """The state after epochs with these deltas, in order."""
-        entries: dict[bytes, Entry] = {}
-        for delta in deltas:
-            for number, code, value in delta.select(SLICE, "key", "value").iter_rows():
-                entries[code] = (number, value)
-        kept = {code: entry for code, entry in entries.items() if entry[1] is not None}
-        return cls((Layer(version, kept),), version)
+        return cls((Layer(version, newest(list(deltas), gone=False)),), version)
 
     @property
     def version(self) -> int:
@@ -173,13 +169,11 @@ class KeyedState:
         settled = [layer for layer in self.layers if layer.version <= self.base]
         fresh = [layer for layer in self.layers if self.base < layer.version <= version]
         if fresh:
-            settled.append(_squashed(version, fresh))
+            settled.append(_squashed(version, fresh, gone=bool(settled)))
         while len(settled) > 1 and len(settled[-2].entries) <= 2 * len(settled[-1].entries):
-            settled[-2:] = [_squashed(version, settled[-2:])]
+            # Below the last layer there is nothing that a key which went would have to hide.
+            settled[-2:] = [_squashed(version, settled[-2:], gone=len(settled) > 2)]
         settled[-1] = Layer(version, settled[-1].entries)
-        if len(settled) == 1:
-            kept = {c: e for c, e in settled[0].entries.items() if e[1] is not None}
-            settled = [Layer(version, kept)]
         newer = tuple(layer for layer in self.layers if layer.version > version)
         return KeyedState((*settled, *newer), version, self.take_cache())
 
@@ -189,12 +183,10 @@ class KeyedState:
         object.__setattr__(self, "cache", None)
         return cache
 
-    def entries(self) -> dict[bytes, Entry]:
-        """All keys that have state."""
-        found: dict[bytes, Entry] = {}
-        for layer in self.layers:
-            found.update(layer.entries)
-        return {code: entry for code, entry in found.items() if entry[1] is not None}
+    def frame(self) -> pl.DataFrame:
+        """All keys that have state, sorted by slice."""
+        layers = [as_frame(layer.entries) for layer in self.layers]
+        return newest(layers, gone=False).frame.sort(SLICE, maintain_order=True)
 
 
 def whole(state: StateView) -> pl.DataFrame:
@@ -202,24 +194,23 @@ def whole(state: StateView) -> pl.DataFrame:
     if isinstance(state, WindowState):
         return state.fold(state.version).pieces[0].frame.sort(SLICE, maintain_order=True)
     assert isinstance(state, KeyedState)
-    return delta_of(state.entries())
+    return state.frame()
 
 
 def delta_of(entries: Mapping[bytes, Entry]) -> pl.DataFrame:
     """What an epoch changed as a frame, sorted by slice."""
-    columns: list[Sequence[Any]] = [
-        [number for number, _ in entries.values()],
-        list(entries),
-        [value for _, value in entries.values()],
-    ]
-    schema = {SLICE: pl.UInt16, "key": pl.Binary, "value": pl.Binary}
-    return pl.DataFrame(columns, schema=schema, orient="col").sort(SLICE, maintain_order=True)
+    return as_frame(entries).sort(SLICE, maintain_order=True)
 
 
-def _squashed(version: int, layers: Iterable[Layer]) -> Layer:
+def _squashed(version: int, layers: Sequence[Layer], *, gone: bool) -> Layer:
+    """Layers as one, the later the truer; keys that went are kept where they hide others below."""
+    if sum(len(layer.entries) for layer in layers) >= LARGE:
+        return Layer(version, newest([as_frame(layer.entries) for layer in layers], gone=gone))
     entries: dict[bytes, Entry] = {}
     for layer in layers:
         entries.update(layer.entries)
+    if not gone:
+        entries = {code: entry for code, entry in entries.items() if entry[1] is not None}
     return Layer(version, entries)
 
 
