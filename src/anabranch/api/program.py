@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
-from anabranch.api.query import Query
-from anabranch.api.starting import start_on_spark
 from anabranch.compiler.explain import explain
 from anabranch.connectors.base import Source
 from anabranch.epoch.triggers import Trigger, epochs
@@ -19,8 +17,10 @@ from anabranch.program.operators.edges import Feedback, Read
 from anabranch.program.operators.operator import OUT, Port
 from anabranch.program.schema import SchemaLike
 from anabranch.program.stream import FeedbackStream, Stream, stream_of
-from anabranch.runtime.assembly import Settings
-from anabranch.runtime.deployment import Durability
+
+if TYPE_CHECKING:
+    from anabranch.api.query import Query
+    from anabranch.runtime.deployment import Durability
 
 
 @final
@@ -105,6 +105,10 @@ class Program:
         on where this one ended; without, all is forgotten at the end. `parallelism` is the number
         of lanes. `durability`: what is committed outlives the process, or a loss of power too.
         """
+        # What runs programs is loaded when one runs: writing one must not wait for it.
+        from anabranch.api.starting import start_on_spark
+        from anabranch.runtime.assembly import Settings
+
         settings = Settings(
             trigger or epochs(),
             None if checkpoint is None else Path(checkpoint),
