@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 from anabranch.compiler.explain import explain
 from anabranch.connectors.base import Source
 from anabranch.epoch.triggers import Trigger, epochs
+from anabranch.errors import ProgramError
 from anabranch.program.builder import Builder
 from anabranch.program.functions import OnError
 from anabranch.program.graph import Graph
@@ -95,6 +96,7 @@ class Program:
         checkpoint: str | Path | None = None,
         parallelism: int | Literal["auto"] = "auto",
         slices: int = 128,
+        goal: str | timedelta | None = None,
         durability: Durability = "process",
         master: str = "local[*]",
         conf: Mapping[str, str] | None = None,
@@ -103,8 +105,11 @@ class Program:
 
         An epoch a second unless `trigger` says otherwise. With a `checkpoint` a later start goes
         on where this one ended; without, all is forgotten at the end. `parallelism` is the number
-        of lanes. `durability`: what is committed outlives the process, or a loss of power too.
+        of lanes. `goal`, a latency to aim at, is for queries that share a session; `durability`: what is committed outlives the process, or a loss of power too.
         """
+        if goal is not None:
+            message = "start: goal is for several queries on one Spark, which cannot be had yet"
+            raise ProgramError(message, so="leave it out: one query has all the cores")
         # What runs programs is loaded when one runs: writing one must not wait for it.
         from anabranch.api.starting import start_on_spark
         from anabranch.runtime.assembly import Settings
