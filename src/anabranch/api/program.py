@@ -105,7 +105,8 @@ class Program:
 
         An epoch a second unless `trigger` says otherwise. With a `checkpoint` a later start goes
         on where this one ended; without, all is forgotten at the end. `parallelism` is the number
-        of lanes. `goal`, a latency to aim at, is for queries that share a session; `durability`: what is committed outlives the process, or a loss of power too.
+        of lanes. `durability`: what is committed outlives the process, or a loss of power too.
+        `goal`, a latency to aim at, is for queries that share a session.
         """
         if goal is not None:
             message = "start: goal is for several queries on one Spark, which cannot be had yet"
