@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from anabranch.errors import RunError
+from anabranch.errors import AnabranchError, RunError
 from anabranch.program.functions import Function
 from anabranch.program.graph import Graph
 from anabranch.runtime.deployment import Deployment
@@ -27,6 +27,7 @@ from anabranch.runtime.payload import (
 )
 from anabranch.runtime.tasks import Worker
 from anabranch.spark.lanes import Lanes, Plans
+from anabranch.spark.private import Executor, Spark
 from anabranch.spark.private import JobFailed as SparkJobFailed
 
 
@@ -35,6 +36,8 @@ class SparkExecutor:
 
     def __init__(self, sc: Any, graph: Graph) -> None:
         """Use this context; the graph says whose functions travel by value."""
+        executors = Spark(sc).executors()
+        require_one_host(sc.getConf().get("spark.driver.host", "localhost"), executors)
         self._sc, self._graph = sc, graph
         self._lanes: Lanes | None = None
         self._deployed: str | None = None
@@ -76,6 +79,18 @@ class SparkExecutor:
             by_lane, by_head = self._lanes.run(jobs, tasks)
         done: list[HeadDone] = [each for data in by_head for each in heads_from_bytes(data)]
         return CycleResult(done, {lane: lane_from_bytes(data) for lane, data in by_lane.items()})
+
+
+def require_one_host(driver: str, executors: Sequence[Executor]) -> None:
+    """Refuse executors on other hosts: rows go from heads to lanes through files of one host.
+
+    >>> require_one_host("here", [Executor("0", "here"), Executor("1", "localhost")])
+    """
+    here = {driver, "localhost", "127.0.0.1"}
+    if elsewhere := sorted({each.host for each in executors} - here):
+        message = f"Spark's executors are on other hosts: {', '.join(elsewhere)}"
+        why = "rows are exchanged through files of one host; between hosts they cannot be yet"
+        raise AnabranchError(message, why=why, so="use a master on this host, such as local[*]")
 
 
 @contextmanager
