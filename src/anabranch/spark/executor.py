@@ -86,7 +86,8 @@ def require_one_host(driver: str, executors: Sequence[Executor]) -> None:
 
     >>> require_one_host("here", [Executor("0", "here"), Executor("1", "localhost")])
     """
-    here = {driver, "localhost", "127.0.0.1"}
+    # An executor that has just registered has no address yet.
+    here = {driver, "localhost", "127.0.0.1", ""}
     if elsewhere := sorted({each.host for each in executors} - here):
         message = f"Spark's executors are on other hosts: {', '.join(elsewhere)}"
         why = "rows are exchanged through files of one host; between hosts they cannot be yet"
