@@ -81,13 +81,16 @@ def demo(options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     some = Generator(few_events, schema=_EVENTS, rows=_FEW_ROWS, vectorized=True)
     (ran,) = run_on_spark([campaign_views(many, results)], settings)
     run_on_spark([campaign_views(some, few)], settings)
-    print(f"checking {_FEW_ROWS:,} events of it against the oracle", file=sys.stderr)
+    print(f"checking a run over {_FEW_ROWS:,} other events against the oracle", file=sys.stderr)
     expected = run_sequential(campaign_views(some, few), epoch_rows=1_000)
     assert_same_rows(expected["results"], few.rows)
     if not options.json:
         _show(results.rows)
         print(f"{_ROWS:,} events in {ran.epochs} epochs on Spark ({options.master})")
-        print(f"{_FEW_ROWS:,} of them, run one at a time by the oracle: the same rows, same order")
+        print(
+            f"The same program over {_FEW_ROWS:,} slower events, on Spark and one at a time by the"
+        )
+        print("oracle: the same rows, same order")
         print("\nNext: README.md has a program to start from; `anabranch run FILE` runs yours.")
     return 0, {"runtime": "spark", "events": _ROWS, "rows": len(results.rows), **asdict(ran)}
 

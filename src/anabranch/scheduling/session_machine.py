@@ -13,7 +13,10 @@ from dataclasses import dataclass, replace
 from anabranch.epoch.protocol import HeadWork, LaneWork, Work
 
 SHORT_S, LONG_S = 0.3, 0.8
-"""A cycle shorter than this is mostly overhead; one longer than that delays the results."""
+"""Below the first a backlog is taken in larger bites, above the second in smaller ones.
+
+Chosen, not found: on two cores no effect of them on throughput could be told from noise.
+"""
 
 
 @dataclass(frozen=True, slots=True)
