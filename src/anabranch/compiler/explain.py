@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from anabranch.compiler.traits import Reason, Traits, traits_of
+from anabranch.compiler.reason import Reason
+from anabranch.compiler.traits import Traits, traits_of
 from anabranch.errors import ProgramError
 from anabranch.program.graph import Graph
 from anabranch.program.operators.operator import OUT, Operator

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from anabranch.errors import Site
+from anabranch.compiler.reason import Reason
 from anabranch.program.expressions import Expression
 from anabranch.program.functions import Function
 from anabranch.program.graph import Graph
@@ -19,14 +19,6 @@ from anabranch.program.operators.operator import Operator
 
 State: TypeAlias = Literal["stateless", "keyed", "whole", "unknown"]
 Selectivity: TypeAlias = Literal["one", "at-most-one", "any", "unknown"]
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why something is so, and where that can be seen."""
-
-    text: str
-    site: Site | None = None
 
 
 @dataclass(frozen=True, slots=True)
