@@ -14,8 +14,10 @@ import polars as pl
 
 from anabranch.compiler.plan import Plan, Region
 from anabranch.kernels.bundle import OFFSET, PARTITION, SLICE, TIME
+from anabranch.kernels.early import EarlyPartials
 from anabranch.kernels.failures import Failed, failing, told
 from anabranch.kernels.keyed import Cells, Processor
+from anabranch.kernels.lookup import LookupStep
 from anabranch.kernels.results import (
     EpochInput,
     EpochOutput,
@@ -67,6 +69,8 @@ class HeadTask:
     key: tuple[str, ...]
     windows: Windows | None
     """Where rows end in a window, partials leave instead of them."""
+    early: EarlyPartials | None
+    """Where the last step is a lookup that partials may be made before; the chain ends before."""
     ends: bool
     """Whether rows leave the program here, since no operator has state."""
     owners: Owners | None = None
@@ -89,7 +93,7 @@ class HeadTask:
         try:
             bundle, greatest, letters = self._entered(frame, partition_index, first_row)
             rows, left_out = self.chain.run(bundle)
-            parts = self._parts(rows, partition_index, first_row)
+            parts = self._parts(rows, partition_index, first_row) if rows.height else {}
         except Failed as failed:
             return HeadResult({}, frame.height, None, 0, failed.error)
         return HeadResult(parts, frame.height, greatest, letters + left_out)
@@ -145,22 +149,32 @@ class HeadTask:
     def _parts(
         self, rows: pl.DataFrame, partition_index: int, first_row: int
     ) -> dict[int, pl.DataFrame]:
-        if not rows.height:
-            return {}
         if self.ends:
             return {0: rows}
         assert self.owners is not None
         if self.windows is None:
             slices = slice_of(rows, self.key, self.owners.slices)
             return _divided(rows.with_columns(slices.alias(SLICE)), slices, self.owners)
-        with failing(self.windows.operator):
-            partials = self.windows.partials(rows, self.owners.slices)
+        partials = self._partials(rows, self.windows, self.owners.slices)
+        if not partials.height:
+            return {}
         if self.windows.ordered:
             partials = partials.with_columns(
                 pl.lit(partition_index, pl.Int32).alias(PARTITION),
                 pl.lit(first_row, pl.Int64).alias(OFFSET),
             )
         return _divided(partials, partials["slice"], self.owners)
+
+    def _partials(self, rows: pl.DataFrame, windows: Windows, slices: int) -> pl.DataFrame:
+        if self.early is not None:
+            with failing(self.early.lookup.name):
+                if self.early.pays(rows):
+                    return self.early.partials(rows, slices)
+                rows, _ = self.early.lookup.run(rows)
+        if not rows.height:
+            return pl.DataFrame(schema=windows.partial_schema)
+        with failing(windows.operator):
+            return windows.partials(rows, slices)
 
 
 @dataclass(frozen=True)
@@ -270,12 +284,27 @@ def _head_task(plan: Plan) -> HeadTask:
     needed = tuple(given) if windows is None else windows.roots
     schemas = [_given(plan, op) for op in operators]
     chain, _ = lower_chain(operators, schemas, needed, Numbering(ordered))
+    chain, early = _early(chain, windows, schemas[-1] if schemas else given)
     out = read.outputs[OUT]
     entrance = Entrance(
         read.name, out.schema, read.event_time, out.time, read.on_error, ordered, not ordered
     )
     key = plan.keyed.key if plan.keyed is not None else None
-    return HeadTask(entrance, chain, key or (), windows, stateful is None)
+    return HeadTask(entrance, chain, key or (), windows, early, stateful is None)
+
+
+def _early(
+    chain: Chain, windows: Windows | None, schema: pl.Schema
+) -> tuple[Chain, EarlyPartials | None]:
+    """Take the last step off a chain if it is a lookup that partials may be made before."""
+    last = chain.steps[-1] if chain.steps else None
+    if windows is None or not isinstance(last, LookupStep):
+        return chain, None
+    early = EarlyPartials.of(last, windows, schema)
+    if early is None:
+        return chain, None
+    out = tuple(dict.fromkeys([*last.left, *last.on]))
+    return Chain(chain.steps[:-1], chain.live, out), early
 
 
 def _keyed_task(plan: Plan) -> KeyedTask:

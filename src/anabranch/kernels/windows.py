@@ -34,6 +34,9 @@ _HALF = 2**32
 _FITS = 2**31
 """The high half of a sum that fits into 64 bits lies in [-2**31, 2**31)."""
 
+_MANY = 100_000
+"""Rows from which on Polars' streaming engine groups by several columns faster (7.5 ms for 10)."""
+
 FieldKind: TypeAlias = Literal["rows", "count", "whole", "float", "min", "max"]
 
 
@@ -197,15 +200,24 @@ class Windows:
         for field in self.fields:
             given = values[field.value] if field.of is not None else values[START]
             aggregates += field.first(given)
-        if grouped:
-            # Kept in order, Polars adds a group's floats in the order of its rows.
-            found = values.group_by(grouped, maintain_order=self.ordered).agg(aggregates)
-        else:
-            found = values.select(aggregates)
+        found = self._grouped(values, grouped, aggregates)
         if START not in grouped:
             found = found.with_columns(pl.lit(starts[0], pl.Int64).alias(START))
         found = found.with_columns(slice_of(found, self.names, slices).alias(SLICE))
         return found.select(list(self.partial_schema))
+
+    def _grouped(
+        self, values: pl.DataFrame, keys: list[str], aggregates: list[pl.Expr]
+    ) -> pl.DataFrame:
+        if not keys:
+            return values.select(aggregates)
+        if self.ordered:
+            # Kept in order, Polars adds a group's floats in the order of its rows.
+            return values.group_by(keys, maintain_order=True).agg(aggregates)
+        if len(keys) > 1 and values.height >= _MANY:
+            found = values.lazy().group_by(keys).agg(aggregates)
+            return found.collect(engine="streaming")
+        return values.group_by(keys).agg(aggregates)
 
     def merged(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Partials in the order of the log, added up, sorted by start."""

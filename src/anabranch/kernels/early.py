@@ -1,0 +1,84 @@
+"""Partials made before a lookup instead of behind it, where many rows ask for the same few keys.
+
+A lookup gives all rows of one key the same columns. So rows are first counted and added up by the
+lookup's own key, then the few partials are looked up, then those that fall into one window and key
+are added again. On 800,000 ad events, 267,000 of them views of 1,000 ads, this took 9 ms where the
+lookup of every view and their partials took 20 ms.
+
+It is sound because partials of partials are those of all rows (`Windows.merged`), and it is done
+only where nothing can tell the difference: no aggregate reads a column of the table or computes
+anything that could fail on a row that the lookup would have dropped, and none is a sum of floats,
+whose last digit shows the order of additions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from anabranch.kernels.keys import canonical, canonical_type
+from anabranch.kernels.lookup import LookupStep
+from anabranch.kernels.windows import SLICE, Field, Windows
+from anabranch.state.slices import slice_of
+
+_SAMPLE = 4096
+"""Rows that are looked at to tell whether keys are few."""
+
+
+@dataclass(frozen=True)
+class EarlyPartials:
+    """A lookup and the windows behind it, in the other order."""
+
+    lookup: LookupStep
+    windows: Windows
+    before: Windows
+    """The same windows over the rows before the lookup, by its key and the other `by` columns."""
+
+    @classmethod
+    def of(cls, lookup: LookupStep, windows: Windows, schema: pl.Schema) -> EarlyPartials | None:
+        """None where it could show; `schema` is that of the rows before the lookup."""
+        added = set(lookup.table.columns)
+        kept = tuple(name for name in windows.by if name not in added)
+        if lookup.many or not all(_plain(field, schema, added) for field in windows.fields):
+            return None
+        if any(canonical_type(schema[name]) != schema[name] for name in kept):
+            return None
+        keys = [*lookup.exprs, *(canonical(pl.col(name), schema[name]) for name in kept)]
+        types = [*(lookup.table.schema[key] for key in lookup.keys), *(schema[n] for n in kept)]
+        before = replace(
+            windows,
+            by=(*lookup.on, *kept),
+            keys=tuple(key.alias(f"k{at}") for at, key in enumerate(keys)),
+            key_types=tuple(types),
+        )
+        return cls(lookup, windows, before)
+
+    def pays(self, rows: pl.DataFrame) -> bool:
+        """Whether there are many rows to a key, as far as the first of them tell."""
+        if rows.height < _SAMPLE:
+            return False
+        return rows.head(_SAMPLE).select(self.lookup.exprs).n_unique() <= _SAMPLE // 2
+
+    def partials(self, rows: pl.DataFrame, slices: int) -> pl.DataFrame:
+        """What `Windows.partials` gives for the same rows behind the lookup."""
+        early, lookup, windows = self.before.partials(rows, 1), self.lookup, self.windows
+        named = [*lookup.keys, *self.before.by[len(lookup.keys) :]]
+        found = early.rename(dict(zip(self.before.names, named, strict=True)))
+        found = found.join(lookup.table, on=lookup.keys, how=lookup.how)
+        found = windows.merged([found.with_columns(windows.keys)])
+        return found.with_columns(slice_of(found, windows.names, slices).alias(SLICE))
+
+
+def _plain(field: Field, schema: pl.Schema, added: set[str]) -> bool:
+    """Whether a field counts rows, or takes a column as it is from before the lookup."""
+    if field.kind == "float":
+        return False
+    if field.of is None:
+        return True
+    (read, *others), (expression, *_) = sorted(field.of.roots), field.of.expressions
+    return not others and read in schema and read not in added and _is(expression, read)
+
+
+def _is(expression: pl.Expr, column: str) -> bool:
+    return expression.meta.eq(pl.col(column))
