@@ -30,7 +30,7 @@ def head_of(how: str, by: list[str], **aggregates: Any) -> HeadTask:
     program = ab.Program("early")
     (
         program.read(ab.sources.Records([], schema=SCHEMA), event_time="at")
-        .lookup(ADS, on="ad", how=how)  # type: ignore[arg-type]
+        .lookup(ADS, on="ad", how=how)
         .window(ab.tumbling("10 s"), by=by)
         .agg(**aggregates)
         .write(ab.sinks.Memory("out"))
@@ -55,7 +55,7 @@ def test_same_partials(how: str, by: list[str], found: list[tuple[object, ...]])
     early = head.early
     assert isinstance(early, EarlyPartials)
     begin = datetime(2026, 1, 1)
-    records = [(*row[:3], begin + timedelta(seconds=row[3])) for row in found]  # type: ignore[arg-type]
+    records = [(*row[:3], begin + timedelta(seconds=row[3])) for row in found]
     frame = pl.DataFrame(records, schema=SCHEMA, orient="row")
     bundle = frame.with_columns(pl.col("at").to_physical().alias(TIME))
     behind, _ = early.lookup.run(bundle)
