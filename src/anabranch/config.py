@@ -6,6 +6,12 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal, TypeAlias, cast, get_args
+
+from anabranch.errors import AnabranchError
+
+Exchange: TypeAlias = Literal["auto", "files", "shuffle"]
+"""How rows go from task to task on Spark."""
 
 
 def environment() -> Mapping[str, str]:
@@ -26,3 +32,20 @@ def cache_directory(env: Mapping[str, str] | None = None) -> Path:
     if parent.exists() and os.access(parent, os.W_OK):
         return home / "anabranch"
     return Path(tempfile.gettempdir()) / f"anabranch-{os.getuid()}"
+
+
+def exchange(env: Mapping[str, str] | None = None) -> Exchange:
+    """How rows go from task to task on Spark: `ANABRANCH_EXCHANGE`.
+
+    `files` of one host are fastest, Spark's `shuffle` reaches all hosts; `auto`, the default, takes
+    files where all executors are on the driver's host.
+
+    >>> exchange({}), exchange({"ANABRANCH_EXCHANGE": "shuffle"})
+    ('auto', 'shuffle')
+    """
+    env = environment() if env is None else env
+    chosen = env.get("ANABRANCH_EXCHANGE") or "auto"
+    if chosen not in get_args(Exchange):
+        message = f"ANABRANCH_EXCHANGE is {chosen!r}"
+        raise AnabranchError(message, have=", ".join(get_args(Exchange)))
+    return cast("Exchange", chosen)

@@ -34,6 +34,9 @@ class StateView(Protocol):
     def fold(self, version: int) -> Self:
         """The same state, with everything up to this version in the base."""
 
+    def whole(self) -> pl.DataFrame:
+        """All of it as one delta, sorted by slice: folding it alone gives the state again."""
+
 
 # Windows
 
@@ -100,6 +103,10 @@ class WindowState:
             frames = [frame.filter(pl.col(START) > closed) for frame in frames]
         base = Piece(version, self.windows.merged(frames), closed)
         return replace(self, pieces=(base, *self.pieces[len(old) :]))
+
+    def whole(self) -> pl.DataFrame:
+        """All partials that still count."""
+        return self.fold(self.version).pieces[0].frame.sort(SLICE, maintain_order=True)
 
     def due(self, low: int | None, high: int) -> list[pl.DataFrame]:
         """The partials of windows with a start in (low, high], piece by piece."""
@@ -183,18 +190,10 @@ class KeyedState:
         object.__setattr__(self, "cache", None)
         return cache
 
-    def frame(self) -> pl.DataFrame:
-        """All keys that have state, sorted by slice."""
+    def whole(self) -> pl.DataFrame:
+        """All keys that have state."""
         layers = [as_frame(layer.entries) for layer in self.layers]
         return newest(layers, gone=False).frame.sort(SLICE, maintain_order=True)
-
-
-def whole(state: StateView) -> pl.DataFrame:
-    """All of a state as one delta, sorted by slice: folding it alone gives the state again."""
-    if isinstance(state, WindowState):
-        return state.fold(state.version).pieces[0].frame.sort(SLICE, maintain_order=True)
-    assert isinstance(state, KeyedState)
-    return state.frame()
 
 
 def delta_of(entries: Mapping[bytes, Entry]) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-r"""Rows on their way from head tasks to lanes, as files on one host.
+r"""Rows on their way from head tasks to lanes: how tasks see it, and as files on one host.
 
 A *parts file* is what one head task made of one epoch, divided by lane:
 
@@ -25,15 +25,19 @@ import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+from uuid import uuid4
 
 from anabranch.errors import AnabranchError
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - directories made in it are private
 # Containers often have 64 MB there, which one epoch may fill.
 ROOM = 2 << 30
+
+BLOB = "blob"
+"""Under this name a part that came to the driver has its blob in it."""
 
 _MAGIC = b"anabranch parts 1\n"
 _HEADER = struct.Struct("<16sqiiqI4x")
@@ -46,11 +50,37 @@ class PartError(AnabranchError):
     """A part that is not what its reference says: lost, cut short, damaged, or another's."""
 
     @classmethod
-    def of(cls, reference: Reference, lane: int, why: str) -> PartError:
+    def of(cls, file: str, lane: int, why: str) -> PartError:
         """Name the part and say what is wrong with it."""
-        return cls(
-            f"the part of lane {lane} in {Path(reference.path).name} cannot be used", why=why
-        )
+        return cls(f"the part of lane {lane} in {Path(file).name} cannot be used", why=why)
+
+
+class Exchange(Protocol):
+    """How a task hands blobs to lanes and gets those that are for its own."""
+
+    def write(self, name: PartName, parts: Mapping[int, bytes]) -> dict[str, Any]:
+        """Hand over blobs, by lane; returns what they are found by, as a value for JSON."""
+        ...
+
+    def read(self, part: Mapping[str, Any], lane: int) -> bytes | None:
+        """The blob of a lane, or None if there is none for it; raises `PartError`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileExchange:
+    """Parts as files of one host."""
+
+    directory: Path
+
+    def write(self, name: PartName, parts: Mapping[int, bytes]) -> dict[str, Any]:
+        """Write a file of its own, whoever else tries the same."""
+        own = replace(name, attempt=f"{name.attempt}-{uuid4().hex}")
+        return write_parts(self.directory, own, parts).as_json()
+
+    def read(self, part: Mapping[str, Any], lane: int) -> bytes | None:
+        """Read what was written."""
+        return read_part(Reference.from_json(part), lane)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,19 +236,19 @@ def read_part(reference: Reference, lane: int) -> bytes | None:
     try:
         file = os.open(reference.path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise PartError.of(reference, lane, str(error.strerror)) from error
+        raise PartError.of(reference.path, lane, str(error.strerror)) from error
     try:
         found = os.pread(file, _HEADER.size + length, at)
     finally:
         os.close(file)
     if len(found) < _HEADER.size + length:
-        raise PartError.of(reference, lane, f"it has {len(found)} bytes")
+        raise PartError.of(reference.path, lane, f"it has {len(found)} bytes")
     blob = found[_HEADER.size :]
     expected = _HEADER.pack(
         _digest(reference.run), reference.epoch, reference.map, lane, length, zlib.crc32(blob)
     )
     if found[: _HEADER.size] != expected:
-        raise PartError.of(reference, lane, "it is damaged or another's")
+        raise PartError.of(reference.path, lane, "it is damaged or another's")
     return blob
 
 

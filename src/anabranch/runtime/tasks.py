@@ -15,11 +15,12 @@ from uuid import uuid4
 import polars as pl
 
 from anabranch.clock import Clock, SystemClock
+from anabranch.compiler.proof import Proof
 from anabranch.kernels.bundle import from_blob, in_order, to_blob, visible
-from anabranch.kernels.results import EpochInput, EpochOutput, KeyedResult
-from anabranch.kernels.state import StateView, whole
+from anabranch.kernels.results import EpochInput, EpochOutput, KeyedResult, TaskError
+from anabranch.kernels.state import StateView
 from anabranch.runtime.deployment import Deployment
-from anabranch.runtime.exchange import PartName, Reference, read_part, write_parts
+from anabranch.runtime.exchange import BLOB, Exchange, FileExchange, PartName
 from anabranch.runtime.payload import EpochDone, HeadDone, HeadItem, LaneDone, LaneItem, LaneJob
 from anabranch.runtime.stopwatch import Stopwatch
 from anabranch.state.delta import SLICE, Delta, pack, unpack
@@ -43,16 +44,27 @@ _OUTPUTS = 1 << 20
 class Worker:
     """What one process knows of one deployment."""
 
-    def __init__(self, deployment: Deployment, clock: Clock | None = None) -> None:
-        """Begin with nothing but the deployment."""
+    def __init__(
+        self,
+        deployment: Deployment,
+        clock: Clock | None = None,
+        exchange: Exchange | None = None,
+    ) -> None:
+        """Begin with the deployment alone; rows go through its files unless told otherwise."""
         self._deployment = deployment
+        self._exchange = exchange or FileExchange(deployment.exchange)
         self._watch = Stopwatch(clock or SystemClock())
         self._store = LocalStore(deployment.checkpoint, deployment.durability)
         self._states: OrderedDict[str, StateView] = OrderedDict()
 
     def heads(self, items: Sequence[HeadItem]) -> list[HeadDone]:
         """Read splits and do their stateless work; errors of the user's are told, not raised."""
-        return [self._head(item) for item in items]
+        proofs = self._deployment.head.proofs
+        done = [self._head(item) for item in items] if (broken := _broken(proofs)) is None else []
+        broken = broken or _broken(proofs)
+        if broken is None:
+            return done
+        return [HeadDone(i.epoch, i.number, i.partition, 0, None, error=broken) for i in items]
 
     def lane(self, job: LaneJob) -> LaneDone:
         """Take a lane's epochs in order, from one version of its state to the next."""
@@ -60,13 +72,16 @@ class Worker:
         assert keyed is not None
         if state is None:
             return LaneDone(job.lane, missing=True)
+        if (broken := _broken(keyed.proofs)) is not None:
+            return LaneDone(job.lane, error=broken)
         self._watch.take()
         with self._watch("exchange"):
             inputs = [self._input(job.lane, item) for item in job.items]
         with self._watch("kernel"):
             result = keyed.run(inputs, state)
-        if result.error is not None:
-            return LaneDone(job.lane, error=asdict(result.error))
+        error = None if result.error is None else asdict(result.error)
+        if (error := error or _broken(keyed.proofs)) is not None:
+            return LaneDone(job.lane, error=error)
         with self._watch("stage"):
             outputs = zip(job.items, result.outputs, strict=True)
             epochs = tuple(self._output(job, item, output) for item, output in outputs)
@@ -97,24 +112,25 @@ class Worker:
             return replace(done, spent=watch.take())
         with watch("exchange"):
             blobs = {lane: to_blob(part) for lane, part in result.parts.items()}
-            part = self._exchange(item.epoch, item.number, item.attempt, blobs)
+            part = self._send(item.epoch, item.number, item.attempt, blobs)
         return replace(done, part=part, spent=watch.take())
 
-    def _exchange(
+    def _send(
         self, epoch: int, number: int, attempt: int, blobs: dict[int, bytes]
     ) -> dict[str, Any]:
-        deployment = self._deployment
-        name = PartName(deployment.id, epoch, number, f"{attempt}-{uuid4().hex}")
-        return write_parts(deployment.exchange, name, blobs).as_json()
+        name = PartName(self._deployment.id, epoch, number, str(attempt))
+        return self._exchange.write(name, blobs)
 
     def _input(self, lane: int, item: LaneItem) -> EpochInput:
-        return EpochInput(item.epoch, _read(item.parts, lane), item.before, item.after)
+        blobs = [self._exchange.read(part, lane) for part in item.parts]
+        frames = [from_blob(blob) for blob in blobs if blob is not None]
+        return EpochInput(item.epoch, frames, item.before, item.after)
 
     def _output(self, job: LaneJob, item: LaneItem, output: EpochOutput) -> EpochDone:
         rows = output.rows
         if self._deployment.merged and rows.height:
             blobs = {0: to_blob(rows)}
-            part = self._exchange(item.epoch, _OUTPUTS + job.lane, item.attempt, blobs)
+            part = self._send(item.epoch, _OUTPUTS + job.lane, item.attempt, blobs)
             return EpochDone(item.epoch, rows.height, output.late, part=part)
         staged = stage(self._deployment, rows, item.epoch, f"{item.attempt}-{job.lane}")
         return EpochDone(item.epoch, rows.height, output.late, staged=staged)
@@ -146,10 +162,13 @@ class Worker:
         while len(self._states) > _KEPT * self._deployment.lanes:
             self._states.popitem(last=False)
 
-    def _write_delta(self, job: LaneJob, version: str, result: KeyedResult, made: StateView) -> str:
+    def _write_delta(
+        self, job: LaneJob, version: str, result: KeyedResult, made: StateView
+    ) -> str | None:
         """Write what changed in all epochs of the job as one file, or all there is."""
         deployment = self._deployment
-        assert deployment.operator is not None
+        if deployment.operator is None:
+            return None  # its functions are in one lane since nothing is proved of them
         delta = Delta(
             deployment.operator,
             job.lane,
@@ -157,13 +176,22 @@ class Worker:
             job.items[0].epoch,
             job.items[-1].epoch,
             version,
-            whole(made) if job.snapshot else pl.concat(result.deltas),
+            made.whole() if job.snapshot else pl.concat(result.deltas),
             parent=None if job.snapshot or job.parent == BEGIN else job.parent,
             watermark=job.items[-1].after,
             kind="snapshot" if job.snapshot else "delta",
         )
         self._store.create(delta.path, pack(delta))
         return delta.path
+
+
+def _broken(proofs: Sequence[Proof]) -> dict[str, Any] | None:
+    """The error of a function that is not what it was when it was proved, if there is one."""
+    for proof in proofs:
+        if (what := proof.changed()) is not None:
+            text = f"RunError: {what}: it was proved to run in parallel as it was"
+            return asdict(TaskError(proof.operator, text))
+    return None
 
 
 def stage(deployment: Deployment, rows: pl.DataFrame | None, epoch: int, attempt: str) -> Any:
@@ -175,13 +203,11 @@ def stage(deployment: Deployment, rows: pl.DataFrame | None, epoch: int, attempt
 
 def merge(deployment: Deployment, parts: Sequence[Any], epoch: int, attempt: str) -> Any:
     """Put the lanes' rows of an epoch into one order (M5) and give them to the sink."""
-    frames = _read(parts, 0)
+    files = FileExchange(deployment.exchange)
+    # A part that came with the lane's result has its blob in it.
+    blobs = [part[BLOB] if BLOB in part else files.read(part, 0) for part in parts]
+    frames = [from_blob(blob) for blob in blobs if blob is not None]
     return stage(deployment, in_order(frames) if frames else None, epoch, attempt)
-
-
-def _read(parts: Sequence[Any], lane: int) -> list[pl.DataFrame]:
-    blobs = [read_part(Reference.from_json(part), lane) for part in parts]
-    return [from_blob(blob) for blob in blobs if blob is not None]
 
 
 def _batches(rows: pl.DataFrame) -> Iterator[pa.RecordBatch]:

@@ -7,14 +7,17 @@ take a few seconds together, and leave nothing behind but a few idle workers.
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.spark.lanes import LANE, Lanes, Plans
+from anabranch.spark.lanes import Lanes, Plans
 from anabranch.spark.private import Executor, JobFailed, Spark, pack_partition
+from anabranch.spark.processes import LANE
+from anabranch.spark.shuffled import Headed, Shipped, ShuffledLanes
 
 JOBS = 30
 
@@ -95,6 +98,31 @@ def shuffle_reaches_its_lane(sc: Any) -> str:
     return "2 lanes, 3000 bytes each, 5 jobs"
 
 
+def heads_reach_lanes(sc: Any) -> str:
+    """What heads made in earlier jobs is taken by lanes, each in its process, then forgotten."""
+    lanes = ShuffledLanes(sc, 2, lane=weigh, head=pack)
+    try:
+        lanes.deploy("conformance", pickle.dumps(1000))
+        waiting: list[Headed] = []
+        seen = set()
+        for _ in range(5):
+            taken, made = lanes.run(
+                {0: b"?", 1: b"?"}, [each.shuffle for each in waiting[-2:]], [b"1", b"2"]
+            )
+            assert made is not None
+            _expect([b"1", b"2"], made.results)
+            expected = str(3000 * len(waiting[-2:])).encode()
+            _expect({0: expected, 1: expected}, taken)
+            waiting.append(made)
+            seen.add(tuple(lanes.pids().values()))
+        for each in waiting:
+            lanes.forget(each.shuffle)
+    finally:
+        lanes.close()
+    _exactly(1, seen, "pairs of processes in 5 jobs")
+    return "2 lanes, 3000 bytes each from each of 5 shuffles"
+
+
 def lanes_are_where_they_want(sc: Any) -> str:
     """A preference for an executor is followed."""
     spark = Spark(sc)
@@ -172,6 +200,7 @@ CHECKS: dict[str, Callable[[Any], str]] = {
     "heads use workers again": heads_use_workers_again,
     "no accumulator round trip": no_accumulator_round_trip,
     "a shuffle reaches its lane": shuffle_reaches_its_lane,
+    "heads reach lanes": heads_reach_lanes,
     "lanes are where they want": lanes_are_where_they_want,
     "a failure tells why": failure_tells_why,
     "an error leaves the lane alive": error_leaves_the_lane_alive,
@@ -288,6 +317,16 @@ def gather(_split: int, items: Iterator[bytes]) -> Iterator[bytes]:
     size = sum(map(len, items))
     lane = os.environ[LANE]  # noqa: TID251 - what is looked at is whether it is there
     yield f"{lane} {size} {os.getpid()}".encode()
+
+
+def pack(plan: Shipped, payload: bytes) -> tuple[bytes, dict[int, list[bytes]]]:
+    """As many times the plan's bytes as the payload says, for each of two lanes."""
+    return payload, {lane: [bytes(int(payload) * plan.load())] for lane in range(2)}
+
+
+def weigh(_plan: Shipped, _payload: bytes, pieces: Sequence[bytes]) -> bytes:
+    """How much it got."""
+    return str(sum(map(len, pieces))).encode()
 
 
 def _raise() -> None:

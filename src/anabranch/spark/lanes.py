@@ -21,21 +21,18 @@ from __future__ import annotations
 
 import base64
 import functools
-import gc
 import json
 import os
 import pickle
-import secrets
-import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, ClassVar, Self, TypeAlias
-from weakref import WeakKeyDictionary
+from typing import Any, Self, TypeAlias
 
+from anabranch.spark.garbage import settle
 from anabranch.spark.private import Executor, Function, JobFailed, Rdd, Spark, task_property
+from anabranch.spark.processes import Processes
 
 Plans: TypeAlias = Mapping[str, Any]
 """What was deployed, by id, unpickled."""
@@ -43,8 +40,6 @@ Plans: TypeAlias = Mapping[str, Any]
 Work: TypeAlias = Callable[[Plans, int, Iterator[bytes]], Iterator[bytes]]
 """What runs in a lane or head: an importable function of (plans, its number, payloads)."""
 
-LANE = "ANABRANCH_LANE"
-HEAD = "ANABRANCH_HEAD"
 PAYLOADS = "anabranch.payloads"
 PLANS = "anabranch.plans"
 
@@ -52,8 +47,6 @@ PLANS = "anabranch.plans"
 MOST_IN_PROPERTIES = 64_000
 # Head tasks of one job that is made beforehand; larger jobs are made anew.
 HEADS_READY = 64
-# How often a worker looks for cyclic garbage among all it holds (10 to 50 ms each).
-TASKS_BETWEEN_COLLECTIONS = 256
 
 ASK_AGAIN_S = 0.1
 
@@ -81,27 +74,22 @@ class Lanes:
     """
 
     def __init__(self, sc: Any, lanes: int, *, lane: Work, head: Work) -> None:
-        if lanes < 1:
-            message = f"at least one lane is needed, got {lanes}"
-            raise ValueError(message)
-        self.count = lanes
         self._spark = Spark(sc)
-        self._lane = lane
         # Two sets of lanes at a time share no process.
-        self._token, generation = _Free.take(sc)
-        self._generation = [*generation, *[0] * (lanes - len(generation))]
-        self._where: Mapping[int, Executor] = {}
+        self._processes = Processes(self._spark, lanes)
+        self.count = lanes
+        self._lane = lane
         self._plans: dict[str, bytes] = {}
-        self._pids: dict[int, int] = {}
         self._busy = threading.Lock()
         self._idle = threading.Event()
         self._idle.set()
         self._seen = LanesStatistics(0, 0, 0, 0, 0, {})
-        self._head = self._spark.function(functools.partial(_task, head), self._as(HEAD))
+        self._head = self._spark.function(functools.partial(_task, head), self._processes.heads)
         self._heads = self._spark.apply(
             self._spark.source([f"h{at}".encode() for at in range(HEADS_READY)]), self._head
         )
-        self._place()
+        self._processes.place()
+        self._make()
 
     # --- public ----------------------------------------------------------------------------------
 
@@ -147,7 +135,7 @@ class Lanes:
     def close(self) -> None:
         """Leave the processes to whoever comes next; not those where a job is under way."""
         if self._busy.acquire(blocking=False):  # and never released: there are no more jobs
-            _Free.give_back(self._spark.sc, self._token, self._generation)
+            self._processes.close()
 
     def __enter__(self) -> Self:
         return self
@@ -161,20 +149,20 @@ class Lanes:
         Asks again and again: Spark knows nothing of a job that it has not quite been given yet.
         """
         while not self._idle.is_set():
-            self._spark.cancel(self._tag)
+            self._spark.cancel(self._processes.tag)
             self._idle.wait(ASK_AGAIN_S)
 
     def pids(self) -> dict[int, int]:
         """The process of each lane that has run, as of its last task."""
-        return dict(self._pids)
+        return dict(self._processes.pids)
 
     def executors(self) -> dict[int, Executor]:
         """Where each lane wants to be; empty if there is only one place."""
-        return dict(self._where)
+        return dict(self._processes.where)
 
     def statistics(self) -> LanesStatistics:
         """How things are."""
-        return replace(self._seen, generation=max(self._generation), pids=self.pids())
+        return replace(self._seen, generation=self._processes.generation, pids=self.pids())
 
     # --- one job ---------------------------------------------------------------------------------
 
@@ -183,8 +171,8 @@ class Lanes:
     ) -> tuple[dict[int, bytes], list[bytes]]:
         if not lanes and not heads:
             return {}, []
-        if self._spark.executor_ids() != self._there:
-            self._place()
+        if self._processes.place():
+            self._make()
         tasks = {f"l{lane}": payload for lane, payload in lanes.items()}
         tasks |= {f"h{at}": payload for at, payload in enumerate(heads)}
         try:
@@ -197,7 +185,7 @@ class Lanes:
         except JobFailed:
             self._abandon(lanes)
             raise
-        self._pids |= {lane: answers[f"l{lane}"].pid for lane in lanes}
+        self._processes.pids |= {lane: answers[f"l{lane}"].pid for lane in lanes}
         for name in tasks:
             if error := answers[name].error:
                 self._count(failures=1)
@@ -210,7 +198,7 @@ class Lanes:
 
     def _answers(self, tasks: Mapping[str, bytes], *, plans: bool) -> dict[str, _Answer]:
         spark = self._spark
-        spark.label(self._tag, "anabranch: one cycle")
+        spark.label(self._processes.tag, "anabranch: one cycle")
         spark.set_property(PLANS, json.dumps(list(self._plans)))
         heads = sum(name[0] == "h" for name in tasks)
         size = sum(map(len, tasks.values()))
@@ -233,7 +221,9 @@ class Lanes:
             item = pickle.dumps((name, payload, dict(plans)))
             if name[0] == "l":
                 lane = int(name[1:])
-                rdds.append(self._spark.apply(self._source(lane, item), self._lanes[lane]))
+                rdds.append(
+                    self._spark.apply(self._processes.source(lane, item), self._lanes[lane])
+                )
             else:
                 heads.append(item)
         if heads:
@@ -242,70 +232,32 @@ class Lanes:
 
     # --- making ----------------------------------------------------------------------------------
 
-    @property
-    def _tag(self) -> str:
-        return f"anabranch-{self._token}"
-
-    def _as(self, variable: str, name: str = "") -> dict[str, str]:
-        return {variable: f"{self._token}{name}"}
-
-    def _place(self) -> None:
-        """Make the job: lanes where they want to be, in processes of their own, and heads."""
-        self._there = self._spark.executor_ids()
-        self._where = places(self.count, self._spark.executors(), self._where)
+    def _make(self) -> None:
+        """Make the job: lanes at their places, in processes of their own, and heads."""
+        spark, processes = self._spark, self._processes
         work = functools.partial(_task, self._lane)
         self._lanes: list[Function] = [
-            self._spark.function(work, self._as(LANE, f"-{lane}-{self._generation[lane]}"))
-            for lane in range(self.count)
+            spark.function(work, processes.lane(lane)) for lane in range(self.count)
         ]
         lanes = [
-            self._spark.apply(self._source(lane, f"l{lane}".encode()), self._lanes[lane])
+            spark.apply(processes.source(lane, f"l{lane}".encode()), self._lanes[lane])
             for lane in range(self.count)
         ]
-        self._ready = self._spark.union([*lanes, self._heads])
-
-    def _source(self, lane: int, item: bytes) -> Rdd:
-        if lane in self._where:
-            return self._spark.source_at(item, self._where[lane])
-        return self._spark.source([item])
+        self._ready = spark.union([*lanes, self._heads])
 
     def _partition(self, name: str) -> int:
         at = int(name[1:])
         return at if name[0] == "l" else self.count + at
 
     def _abandon(self, lanes: Mapping[int, bytes]) -> None:
-        """Leave the processes of these lanes: one of their tasks may still be running there."""
         self._count(failures=1)
-        for lane in lanes:
-            pid = self._pids.pop(lane, None)
-            if pid is not None and self._spark.local:
-                _end_process(pid, f"{LANE}={self._token}-{lane}-")
-            self._generation[lane] += 1
-        self._place()
+        self._processes.leave(lanes)
+        self._processes.place()
+        self._make()
 
     def _count(self, **more: int) -> None:
         changed = {name: getattr(self._seen, name) + by for name, by in more.items()}
         self._seen = replace(self._seen, **changed)
-
-
-class _Free:
-    """The names of processes that nobody uses now, by SparkContext."""
-
-    _lock = threading.Lock()
-    _names: ClassVar[WeakKeyDictionary[Any, list[tuple[str, list[int]]]]] = WeakKeyDictionary()
-
-    @classmethod
-    def take(cls, sc: Any) -> tuple[str, list[int]]:
-        """A name that no other set of lanes has, with the generations of its lanes."""
-        with cls._lock:
-            free = cls._names.get(sc)
-            return free.pop() if free else (secrets.token_hex(4), [])
-
-    @classmethod
-    def give_back(cls, sc: Any, name: str, generations: list[int]) -> None:
-        """Let another set of lanes have it."""
-        with cls._lock:
-            cls._names.setdefault(sc, []).append((name, generations))
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,47 +276,16 @@ class _Answer:
         return cls(kind == _LACKING, error, rest if kind == _DONE else b"", pid)
 
 
-def places(
-    lanes: int, there: Sequence[Executor], before: Mapping[int, Executor]
-) -> dict[int, Executor]:
-    """Where lanes should be: where they were, if that is still there, else where fewest are.
-
-    >>> a, b, c = (Executor(each, "h") for each in "abc")
-    >>> [each.id for each in places(4, [a, b], {}).values()]
-    ['a', 'b', 'a', 'b']
-    >>> [each.id for each in places(4, [b, c], {0: a, 1: b, 2: a, 3: b}).values()]
-    ['c', 'b', 'c', 'b']
-    """
-    if not there:
-        return {}
-    kept = {lane: where for lane, where in before.items() if where in there and lane < lanes}
-    load = {each: sum(where == each for where in kept.values()) for each in there}
-    for lane in sorted(set(range(lanes)) - set(kept)):
-        kept[lane] = min(there, key=load.__getitem__)
-        load[kept[lane]] += 1
-    return dict(sorted(kept.items()))
-
-
-def _end_process(pid: int, variable: str) -> None:
-    """End a worker of ours, if it is still the one we mean: ids of processes are used again."""
-    try:
-        if variable.encode() in Path(f"/proc/{pid}/environ").read_bytes():
-            os.kill(pid, signal.SIGKILL)
-    except OSError:
-        pass
-
-
 # --- in a worker ---------------------------------------------------------------------------------
 
 _plans: dict[str, Any] = {}
-_tasks_done = 0
 
 
 def _task(work: Work, _split: int, items: Iterator[bytes]) -> Iterator[bytes]:
     """One task: whatever the work does, the worker lives on and there is one answer."""
     (item,) = list(items)  # all of them, or Spark would throw the worker away
     answer = _answer(work, item)
-    _settle()
+    settle()
     yield answer
 
 
@@ -394,17 +315,3 @@ def _told(item: bytes) -> tuple[str, bytes, Mapping[str, bytes]]:
         return name, payload, plans
     name = item.decode()
     return name, base64.b64decode(json.loads(payloads)[name]), {}
-
-
-def _settle() -> None:
-    """Keep what this process holds out of the full collection that Spark does after each task.
-
-    That collection takes 10 ms with nothing but PySpark and Polars loaded, more with state. To
-    freeze takes none; what is garbage by then is found at the next of our own collections.
-    """
-    global _tasks_done  # noqa: PLW0603 - of this process, like the garbage collector
-    if _tasks_done % TASKS_BETWEEN_COLLECTIONS == 1:
-        gc.unfreeze()
-        gc.collect()
-    gc.freeze()
-    _tasks_done += 1

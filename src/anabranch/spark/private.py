@@ -23,6 +23,7 @@ TaskFunction: TypeAlias = Callable[[int, Iterator[bytes]], Iterator[bytes]]
 Function = NewType("Function", object)
 Rdd = NewType("Rdd", object)
 Pick = NewType("Pick", object)
+Broadcast = NewType("Broadcast", object)
 
 # How Spark says that the process, not the code in it, came to an end.
 _DEATHS = re.compile(
@@ -93,8 +94,13 @@ class Spark:
 
     # --- making ----------------------------------------------------------------------------------
 
-    def function(self, run: TaskFunction, environment: Mapping[str, str]) -> Function:
-        """A Python function as Spark sees it.
+    def function(
+        self,
+        run: TaskFunction,
+        environment: Mapping[str, str],
+        broadcasts: Sequence[Broadcast] = (),
+    ) -> Function:
+        """A Python function as Spark sees it, with the broadcasts that its tasks may look at.
 
         Workers are kept apart by their environment: functions with equal ones share processes,
         others never do. Without an accumulator, the last argument, Spark's scheduler need not call
@@ -108,9 +114,18 @@ class Spark:
             sc._python_includes,
             sc.pythonExec,
             sc.pythonVer,
-            [],
+            [each._jbroadcast for each in broadcasts],  # type: ignore[attr-defined]
             None,
         )
+
+    def broadcast(self, value: bytes) -> tuple[Broadcast, int]:
+        """Bytes for every host, fetched once by each; a task finds them by their number."""
+        made = self.sc.broadcast(value)
+        return made, int(made._jbroadcast.id())
+
+    def forget_broadcast(self, broadcast: Broadcast) -> None:
+        """Remove it everywhere; no task may want it any more."""
+        broadcast.destroy()  # type: ignore[attr-defined]
 
     def source(self, items: Sequence[bytes]) -> Rdd:
         """One partition an item; the bytes travel inside the task."""
@@ -147,6 +162,10 @@ class Spark:
     def only(self, rdd: Rdd, pick: Pick) -> Rdd:
         """One partition of an RDD, as an RDD of its own."""
         return self._jvm.org.apache.spark.rdd.PartitionPruningRDD.create(rdd, pick)
+
+    def together(self, rdds: Sequence[Rdd]) -> Rdd:
+        """All items of all of them as one partition, in no order; executors are not preferred."""
+        return self._as_java(self.union(rdds)).coalesce(1).rdd()
 
     def beside(self, pin: Rdd, rdd: Rdd) -> Rdd:
         """The items of a one-partition `rdd`, with the location of the one-item `pin`.
@@ -296,6 +315,22 @@ def task_property(name: str) -> str | None:
 
     context = TaskContext.get()
     return None if context is None else context.getLocalProperty(name)
+
+
+def broadcast_value(number: int) -> bytes:
+    """What the driver broadcast under this number; to be called in a worker."""
+    from pyspark.core.broadcast import _from_id
+
+    value: bytes = _from_id(number).value
+    return value
+
+
+def is_repeated() -> bool:
+    """Whether Spark has tried this task before, in the same stage; to be called in a worker."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return context is not None and context.attemptNumber() > 0
 
 
 def connect(port: int, secret: str) -> Any:

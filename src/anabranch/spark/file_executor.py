@@ -1,0 +1,102 @@
+"""A query's cycles on Spark, rows through files of one host: one job a cycle."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from anabranch.program.graph import Graph
+from anabranch.runtime.deployment import Deployment
+from anabranch.runtime.executor import CycleResult
+from anabranch.runtime.payload import (
+    HeadDone,
+    HeadItem,
+    LaneJob,
+    heads_from_bytes,
+    heads_to_bytes,
+    lane_from_bytes,
+    lane_to_bytes,
+)
+from anabranch.runtime.tasks import Worker
+from anabranch.spark.lanes import Lanes, Plans
+from anabranch.spark.shipping import shipped
+
+
+class FileExecutor:
+    """Lanes on one SparkContext, for one query, all on the driver's host."""
+
+    def __init__(self, sc: Any, graph: Graph) -> None:
+        """Use this context; the graph says whose functions travel by value."""
+        self._sc, self._graph = sc, graph
+        self._lanes: Lanes | None = None
+        self._deployed: str | None = None
+        self.slots: int = sc.defaultParallelism
+
+    def deploy(self, deployment: Deployment) -> None:
+        """Have the deployment in all workers from the next cycle on, at its width."""
+        if self._lanes is None or self._lanes.count != deployment.lanes:
+            self.close()
+            self._lanes = Lanes(self._sc, deployment.lanes, lane=run_lane, head=run_heads)
+        elif self._deployed is not None:
+            self._lanes.withdraw(self._deployed)
+        self._lanes.deploy(deployment.id, shipped(deployment, self._graph))
+        self._deployed = deployment.id
+
+    def warm_up(self) -> None:
+        """Start all processes before the first epoch."""
+        assert self._lanes is not None
+        self._lanes.warm_up()
+
+    def close(self) -> None:
+        """Leave the lanes' processes to whoever comes next on this Spark."""
+        if self._lanes is not None:
+            self._lanes.close()
+        self._lanes = None
+
+    def cancel(self) -> None:
+        """Give up the job under way."""
+        if self._lanes is not None:
+            self._lanes.cancel()
+
+    def run(self, heads: Sequence[Sequence[HeadItem]], lanes: Mapping[int, LaneJob]) -> CycleResult:
+        """One Spark job."""
+        assert self._lanes is not None
+        jobs = {lane: pickle.dumps((self._deployed, job)) for lane, job in lanes.items()}
+        tasks = [pickle.dumps((self._deployed, list(items))) for items in heads]
+        by_lane, by_head = self._lanes.run(jobs, tasks)
+        done: list[HeadDone] = [each for data in by_head for each in heads_from_bytes(data)]
+        return CycleResult(done, {lane: lane_from_bytes(data) for lane, data in by_lane.items()})
+
+
+# In a worker
+
+_workers: dict[str, Worker] = {}
+
+
+def run_heads(plans: Plans, _number: int, payloads: Iterator[bytes]) -> Iterator[bytes]:
+    """A head task: some splits."""
+    _prepare()
+    for payload in payloads:
+        deployment, items = pickle.loads(payload)  # noqa: S301 - the driver's own
+        yield heads_to_bytes(_worker(plans, deployment).heads(items))
+
+
+def run_lane(plans: Plans, _number: int, payloads: Iterator[bytes]) -> Iterator[bytes]:
+    """A lane's task: its epochs in order."""
+    _prepare()
+    for payload in payloads:
+        deployment, job = pickle.loads(payload)  # noqa: S301 - the driver's own
+        yield lane_to_bytes(_worker(plans, deployment).lane(job))
+
+
+def _prepare() -> None:
+    """Load what the first epoch would else wait for: it takes a quarter of a second."""
+    import pyarrow as pa  # noqa: F401
+
+
+def _worker(plans: Plans, deployment: str) -> Worker:
+    if deployment not in _workers:
+        _workers.clear()  # one query a set of lanes: an older deployment is not coming back
+        _workers[deployment] = Worker(plans[deployment])
+    return _workers[deployment]

@@ -1,0 +1,235 @@
+"""A query's cycles on Spark, rows through its shuffle: on any number of hosts.
+
+What the heads of some epochs made is one *shipment*. It is kept until the lanes have taken all of
+its epochs, and made again from the same splits when it may have been lost: an executor that was
+there is gone, or a lane did not get what the heads had said. Lanes of one epoch all read it in one
+job, so they never see one shipment and another.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import uuid4
+
+from anabranch.program.graph import Graph
+from anabranch.runtime.carried import (
+    CarriedExchange,
+    lane_with_parts_from_bytes,
+    lane_with_parts_to_bytes,
+)
+from anabranch.runtime.deployment import Deployment
+from anabranch.runtime.executor import CycleResult
+from anabranch.runtime.payload import (
+    HeadDone,
+    HeadItem,
+    LaneDone,
+    LaneJob,
+    heads_from_bytes,
+    heads_to_bytes,
+)
+from anabranch.runtime.tasks import Worker
+from anabranch.spark.private import JobFailed
+from anabranch.spark.shipping import shipped
+from anabranch.spark.shuffled import Headed, PartsLost, Shipped, Shuffle, ShuffledLanes, Unfit
+from anabranch.state.layout import lease_path
+
+
+@dataclass(frozen=True, slots=True)
+class Shipment:
+    """What heads made of some epochs, and what it was made of."""
+
+    tasks: tuple[tuple[HeadItem, ...], ...]
+    shuffle: Shuffle
+    lost: bool = False
+
+    @property
+    def epochs(self) -> frozenset[int]:
+        """The epochs in it."""
+        return frozenset(item.epoch for items in self.tasks for item in items)
+
+
+class ShuffleExecutor:
+    """Lanes on one SparkContext, for one query, on any hosts that see its checkpoint."""
+
+    def __init__(self, sc: Any, graph: Graph) -> None:
+        """Use this context; the graph says whose functions travel by value."""
+        self._sc, self._graph = sc, graph
+        self._lanes: ShuffledLanes | None = None
+        self._shipments: dict[str, Shipment] = {}
+        self._remade: dict[int, tuple[Any, ...]] = {}
+        """The parts of epochs whose heads were run again, unknown to the driver's loop."""
+        self.slots: int = sc.defaultParallelism
+
+    def deploy(self, deployment: Deployment) -> None:
+        """Have the deployment in all workers from the next cycle on, at its width."""
+        if self._lanes is None or self._lanes.count != deployment.lanes:
+            self.close()
+            self._lanes = ShuffledLanes(self._sc, deployment.lanes, lane=run_lane, head=run_heads)
+        self._forget(*self._shipments)
+        token = (deployment.checkpoint / lease_path(deployment.run)).read_bytes()
+        plan = pickle.dumps((shipped(deployment, self._graph), token))
+        self._lanes.deploy(deployment.id, plan)
+
+    def warm_up(self) -> None:
+        """Start all processes before the first epoch."""
+        assert self._lanes is not None
+        self._lanes.warm_up()
+
+    def close(self) -> None:
+        """Leave the lanes' processes to whoever comes next on this Spark, and nothing else."""
+        if self._lanes is not None:
+            with suppress(Exception):  # Spark may be gone, and all there was with it
+                self._forget(*self._shipments)
+                self._lanes.close()
+        self._lanes, self._shipments, self._remade = None, {}, {}
+
+    def cancel(self) -> None:
+        """Give up the jobs under way."""
+        if self._lanes is not None:
+            self._lanes.cancel()
+
+    def run(self, heads: Sequence[Sequence[HeadItem]], lanes: Mapping[int, LaneJob]) -> CycleResult:
+        """Two Spark jobs at a time; before them one more for what was lost."""
+        assert self._lanes is not None
+        self._remake(self._wanted(lanes))
+        jobs = {lane: self._current(job) for lane, job in lanes.items()}
+        wanted = self._wanted(jobs)
+        name, tasks = uuid4().hex, tuple(tuple(items) for items in heads)
+        try:
+            by_lane, made = self._lanes.run(
+                {lane: pickle.dumps(job) for lane, job in jobs.items()},
+                [self._shipments[each].shuffle for each in wanted],
+                _payloads(name, tasks),
+            )
+            taken = {lane: lane_with_parts_from_bytes(data) for lane, data in by_lane.items()}
+        except PartsLost:
+            for each in wanted:
+                self._shipments[each] = replace(self._shipments[each], lost=True)
+            raise
+        self._took(jobs, taken)
+        return CycleResult(self._keep(name, tasks, made) if made else (), taken)
+
+    # Shipments
+
+    def _wanted(self, lanes: Mapping[int, LaneJob]) -> list[str]:
+        """The shipments that hold what the lanes are to take."""
+        parts = (
+            self._parts(item.epoch, item.parts) for job in lanes.values() for item in job.items
+        )
+        return sorted({part["shipment"] for some in parts for part in some})
+
+    def _parts(self, epoch: int, parts: tuple[Any, ...]) -> tuple[Any, ...]:
+        return self._remade.get(epoch, parts)
+
+    def _current(self, job: LaneJob) -> LaneJob:
+        items = (replace(each, parts=self._parts(each.epoch, each.parts)) for each in job.items)
+        return replace(job, items=tuple(items))
+
+    def _keep(
+        self, name: str, tasks: tuple[tuple[HeadItem, ...], ...], made: Headed
+    ) -> list[HeadDone]:
+        """Keep a shipment for the lanes if there is something in it; returns what heads said."""
+        dones: list[HeadDone] = [each for data in made.results for each in heads_from_bytes(data)]
+        self._shipments[name] = Shipment(tasks, made.shuffle)
+        if not any(done.part for done in dones):
+            self._forget(name)
+        return dones
+
+    def _remake(self, wanted: Sequence[str]) -> None:
+        """Run heads again whose work may be lost."""
+        assert self._lanes is not None
+        for old in wanted:
+            shipment = self._shipments[old]
+            if not shipment.lost and self._lanes.whole(shipment.shuffle):
+                continue
+            name = uuid4().hex
+            _, made = self._lanes.run({}, (), _payloads(name, shipment.tasks))
+            assert made is not None
+            dones = self._keep(name, shipment.tasks, made)
+            self._replace(old, dones)
+
+    def _replace(self, old: str, dones: Sequence[HeadDone]) -> None:
+        """Take the parts of these heads instead of those of an older shipment."""
+        if error := next((done.error for done in dones if done.error), None):
+            message = f"what succeeded before failed when it was repeated: {error['text']}"
+            raise JobFailed(message)
+        for epoch in self._shipments[old].epochs:
+            mine = {each.number: each.part for each in dones if each.epoch == epoch and each.part}
+            self._remade[epoch] = tuple(mine[number] for number in sorted(mine))
+        self._forget(old)
+
+    def _took(self, jobs: Mapping[int, LaneJob], taken: Mapping[int, LaneDone]) -> None:
+        """Forget what the lanes have taken, unless they will be asked to take it again."""
+        if any(done.missing or done.error for done in taken.values()):
+            return
+        for epoch in {item.epoch for job in jobs.values() for item in job.items}:
+            self._remade.pop(epoch, None)
+            for name, shipment in list(self._shipments.items()):
+                left = tuple(
+                    tuple(item for item in items if item.epoch != epoch) for items in shipment.tasks
+                )
+                self._shipments[name] = replace(shipment, tasks=left)
+        self._forget(*(name for name, each in self._shipments.items() if not each.epochs))
+
+    def _forget(self, *names: str) -> None:
+        assert self._lanes is not None
+        for name in names:
+            self._lanes.forget(self._shipments.pop(name).shuffle)
+
+
+def _payloads(name: str, tasks: Sequence[Sequence[HeadItem]]) -> list[bytes]:
+    return [pickle.dumps((name, list(items))) for items in tasks if items]
+
+
+# In a worker
+
+_workers: dict[str, tuple[Worker, CarriedExchange]] = {}
+
+
+def run_heads(plan: Shipped, payload: bytes) -> tuple[bytes, dict[int, list[bytes]]]:
+    """A head task: some splits."""
+    shipment, items = pickle.loads(payload)  # noqa: S301 - the driver's own
+    worker, exchange = _worker(plan)
+    exchange.begin(shipment)
+    return heads_to_bytes(worker.heads(items)), exchange.written()
+
+
+def run_lane(plan: Shipped, payload: bytes, pieces: Sequence[bytes]) -> bytes:
+    """A lane's task: its epochs in order."""
+    job = pickle.loads(payload)  # noqa: S301 - the driver's own
+    worker, exchange = _worker(plan)
+    exchange.begin(arrived=pieces)
+    done = worker.lane(job)
+    told = lane_with_parts_to_bytes(done, exchange.written())
+    exchange.begin()
+    return told
+
+
+def _worker(plan: Shipped) -> tuple[Worker, CarriedExchange]:
+    if plan.id not in _workers:
+        _workers.clear()  # one query a set of lanes: an older deployment is not coming back
+        data, token = plan.load()
+        deployment: Deployment = pickle.loads(data)  # noqa: S301 - the driver's own
+        _require_checkpoint(deployment, token)
+        exchange = CarriedExchange()
+        _workers[plan.id] = Worker(deployment, exchange=exchange), exchange
+    return _workers[plan.id]
+
+
+def _require_checkpoint(deployment: Deployment, token: bytes) -> None:
+    """Refuse to work where the checkpoint is not the one that the driver sees."""
+    file = deployment.checkpoint / lease_path(deployment.run)
+    try:
+        why = None if file.read_bytes() == token else f"{file} is not what the driver wrote there"
+    except OSError as error:
+        why = f"{file}: {error.strerror}"
+    if why is not None:
+        import socket
+
+        message = f"host {socket.gethostname()} does not see the checkpoint {deployment.checkpoint}"
+        so = "give a checkpoint= (and files to read and write) on a file system that all hosts see"
+        raise Unfit(message, why=why, so=so)

@@ -1,0 +1,156 @@
+"""Queries on two executors, rows through Spark's shuffle; in a process of its own: it has one Spark.
+
+The arguments are a directory and the names of scenarios: "fraud 2", "rescale", "kill noticed" ...
+Says of each, as a line of JSON, what went wrong; and of those that kill an executor which
+shipments were made again.
+"""
+
+import functools
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+from pathlib import Path
+
+import anabranch as ab
+from anabranch.spark.session import spark_context
+from anabranch.spark.shuffle_executor import ShuffleExecutor
+from tests.runtime.programs import PROGRAMS
+from tests.spark.test_spine import Growing, check, ended, files, promptly
+
+MASTER = "local-cluster[2,1,1024]"
+
+
+def program(name, home):
+    make, rows, schema = PROGRAMS[name]
+    return make(ab.sources.Records(rows(60), schema=schema, partitions=2), files(home))
+
+
+def run(sc, home, name, lanes, rows=7):
+    query = program(name, home).start(
+        sc,
+        trigger=ab.available_now(rows),
+        checkpoint=home / "ckpt",
+        parallelism=lanes,
+        slices=16,
+    )
+    assert isinstance(query._loop._executor._inner, ShuffleExecutor)
+    ended(query)
+    check(program(name, home), home)
+
+
+def rescale(sc, home):
+    growing = Growing(home)
+    query = growing.program(home).start(
+        sc, trigger=ab.epochs("20 ms", 5), checkpoint=home / "ckpt", parallelism=1
+    )
+    for width in (2, 1):
+        growing.add(20)
+        promptly(query.rescale, width)
+    growing.add(20)
+    promptly(query.process_all_available)
+    promptly(query.stop)
+    check(growing.program(home), home)
+
+
+class Killing:
+    """Kills the executor of a lane when heads are done that lanes have not taken yet.
+
+    That is before the lanes' job, with Spark noticing before it or not; or a moment into it.
+    """
+
+    def __init__(self, how):
+        self._run, self._replace = ShuffleExecutor.run, ShuffleExecutor._replace
+        self._amid, self._noticed, self._left = how == "amid", how == "noticed", 1
+        self.remade = []
+
+    def run(self, executor, heads, lanes):
+        timer = None
+        if self._left and lanes and executor._lanes.pids():
+            self._left -= 1
+            timer = threading.Timer(0.1 * self._amid, self._kill, [executor._lanes])
+            timer.start()
+            if not self._amid:
+                timer.join()
+        try:
+            return self._run(executor, heads, lanes)
+        finally:
+            if timer is not None:
+                timer.join()
+
+    def _kill(self, lanes):
+        there = lanes._spark.executor_ids
+        before = there()
+        os.kill(parent(parent(lanes.pids()[0])), signal.SIGKILL)
+        moment = threading.Event()
+        while self._noticed and there() == before:
+            moment.wait(0.01)
+
+    def replace(self, executor, old, dones):
+        self.remade.append(old)
+        self._replace(executor, old, dones)
+
+    def __enter__(self):
+        ShuffleExecutor.run = functools.partialmethod(_told, self.run)
+        ShuffleExecutor._replace = functools.partialmethod(_told, self.replace)
+        return self
+
+    def __exit__(self, *_):
+        ShuffleExecutor.run, ShuffleExecutor._replace = self._run, self._replace
+
+
+def _told(executor, call, *given):
+    return call(executor, *given)
+
+
+def kill(sc, home, how):
+    with Killing(how) as killing:
+        run(sc, home, "fraud", 2, rows=5)
+    assert not killing._left, "nothing was killed"
+    return killing.remade
+
+
+def parent(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def left(sc):
+    """The files of shuffles; Spark removes them in its own time."""
+    home, moment = Path(sc.getConf().get("spark.local.dir")), threading.Event()
+    for _ in range(500):
+        found = [file.name for file in home.rglob("shuffle_*") if file.is_file()]
+        if not found or moment.wait(0.02):
+            break
+    return found
+
+
+def scenario(sc, home, name):
+    what, _, how = name.partition(" ")
+    if what == "rescale":
+        return rescale(sc, home)
+    if what == "kill":
+        return kill(sc, home, how.split()[0])
+    if what == "left":
+        return left(sc)
+    return run(sc, home, what, int(how))
+
+
+def main(home, names):
+    attached = spark_context(master=MASTER)
+    for at, name in enumerate(names):
+        place = home / str(at)
+        place.mkdir()
+        told = {"name": name, "wrong": None, "found": None}
+        try:
+            told["found"] = scenario(attached.sc, place, name)
+        except Exception:
+            told["wrong"] = traceback.format_exc()
+        sys.stdout.write(json.dumps(told) + "\n")
+        sys.stdout.flush()
+    attached.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])
