@@ -65,7 +65,7 @@ def test_explain_tells_the_program(program, capsys):
     assert 0 == main(["explain", str(program)])
 
     out = capsys.readouterr().out
-    assert "doubles: 3 operators, 1 region" in out
+    assert "doubles: 3 operators in 2 regions, 1 parallel" in out
     assert "select-1  <- read-1" in out
 
 
@@ -74,7 +74,17 @@ def test_explain_as_json_has_every_operator_in_one_region(program, capsys):
 
     facts = json.loads(capsys.readouterr().out)
     names = [op["name"] for op in facts["operators"]]
-    assert ["read-1", "select-1", "write-1"] == names == facts["regions"][0]["operators"]
+    regions = [name for region in facts["regions"] for name in region["operators"]]
+    assert ["read-1", "select-1", "write-1"] == names == regions
+
+
+@pytest.mark.parametrize(
+    ("form", "first"), [("text", "doubles: 3"), ("mermaid", "flowchart LR"), ("json", "{")]
+)
+def test_explain_takes_a_format(program, capsys, form, first):
+    assert 0 == main(["explain", str(program), "--format", form])
+
+    assert f"\n{first}" in capsys.readouterr().out
 
 
 def test_a_failure_is_an_object_too(tmp_path, capsys):

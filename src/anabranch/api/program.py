@@ -7,7 +7,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
-from anabranch.compiler.explain import explain
+from anabranch.compiler.compile import compile_graph
+from anabranch.compiler.explain.forms import explain
+from anabranch.compiler.plan import Plan
 from anabranch.connectors.base import Source
 from anabranch.epoch.triggers import Trigger, epochs
 from anabranch.errors import ProgramError
@@ -128,6 +130,10 @@ class Program:
         """The program as a frozen graph, refused while it has loose ends."""
         return self._builder.freeze()
 
+    def compile(self) -> Plan:
+        """How the program runs: its regions, what is parallel by what, and why."""
+        return compile_graph(self.freeze())
+
     def explain(self, format: Literal["text", "json", "mermaid"] = "text") -> str:  # noqa: A002
-        """What the program is made of and how it runs."""
-        return explain(self.freeze(), format)
+        """How the program runs, for its author to read: what is proved, and what to change."""
+        return explain(self.compile(), format)

@@ -12,7 +12,12 @@ from anabranch.cli.programs import load
 def arguments(command: argparse.ArgumentParser) -> None:
     """The options of the command."""
     command.add_argument("program", metavar="FILE[:program]", help="a Python file with a program")
-    command.add_argument("--mermaid", action="store_true", help="draw it for Mermaid")
+    command.add_argument(
+        "--format", choices=("text", "json", "mermaid"), default="text", help="how to tell it"
+    )
+    command.add_argument(
+        "--mermaid", dest="format", action="store_const", const="mermaid", help="draw it"
+    )
     command.set_defaults(call=explain)
 
 
@@ -20,5 +25,5 @@ def explain(options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     """Tell a program back to its author."""
     program = load(options.program)
     if not options.json:
-        print(program.explain("mermaid" if options.mermaid else "text"))
+        print(program.explain(options.format))
     return 0, json.loads(program.explain("json"))

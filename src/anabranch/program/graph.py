@@ -31,6 +31,25 @@ class Graph:
     """For each feedback operator the port that closes it."""
     fused: tuple[tuple[OperatorId, OperatorId], ...] = ()
     """Operators the user wants in one region."""
+    _consumers: Mapping[Port, tuple[Edge, ...]] = field(init=False, repr=False, compare=False)
+    _readers: Mapping[OperatorId, tuple[OperatorId, ...]] = field(
+        init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        """Find once who reads what: it is asked for every operator."""
+        consumers: dict[Port, list[Edge]] = {}
+        readers: dict[OperatorId, list[OperatorId]] = {}
+        for each in self.operators:
+            for position, port in enumerate(each.inputs):
+                consumers.setdefault(port, []).append(Edge(each.id, position))
+                readers.setdefault(port.operator, []).append(each.id)
+        for number, port in self.feedback.items():
+            readers.setdefault(port.operator, []).append(number)
+        by_port = {port: tuple(edges) for port, edges in consumers.items()}
+        by_operator = {number: tuple(found) for number, found in readers.items()}
+        object.__setattr__(self, "_consumers", by_port)
+        object.__setattr__(self, "_readers", by_operator)
 
     def __getitem__(self, number: OperatorId) -> Operator:
         """The operator with this number."""
@@ -56,9 +75,8 @@ class Graph:
 
     def consumers(self, port: Port) -> tuple[Edge, ...]:
         """Who reads a port, in order of writing; closing a feedback is no reading."""
-        return tuple(
-            Edge(each.id, position)
-            for each in self.operators
-            for position, read in enumerate(each.inputs)
-            if read == port
-        )
+        return self._consumers.get(port, ())
+
+    def readers(self, number: OperatorId) -> tuple[OperatorId, ...]:
+        """Who takes an operator's rows, once for each input; a feedback takes what closes it."""
+        return self._readers.get(number, ())

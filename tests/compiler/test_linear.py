@@ -1,11 +1,13 @@
-"""Linear programs become plans; every other shape is refused by name, line and reason."""
+"""Chains become plans that can be run; every other shape is refused by name, line and reason."""
 
 import polars as pl
 import pytest
 
 import anabranch as ab
-from anabranch.compiler.compile import plan_of
-from anabranch.compiler.plan import Joint
+from anabranch.compiler import traits
+from anabranch.compiler.compile import compile_graph, plan_of
+from anabranch.compiler.functions.verdict import Forwards, Verdict
+from anabranch.compiler.reason import Reason
 from anabranch.errors import ProgramError
 
 EVENTS = {"t": pl.Int64, "k": pl.String, "n": pl.Int64, "d": pl.Decimal(10, 2)}
@@ -35,9 +37,7 @@ def test_without_state_there_is_one_region():
     plan = planned(lambda s: s.filter(pl.col("n") > 0).map(lambda r: r, out=OUT))
 
     assert [["read-1", "filter-1", "map-1", "out"]] == names(plan)
-    assert (Joint("source", None, 0), Joint("sink", 0, None)) == plan.joints
     assert plan.head.parallel
-    assert "map-1" in plan.head.because
     assert plan.keyed is plan.stateful is None
 
 
@@ -46,8 +46,7 @@ def test_an_operator_with_state_begins_a_region_of_its_key():
 
     assert [["read-1", "drop-1"], ["process-1", "select-1", "out"]] == names(plan)
     keyed = plan.keyed
-    assert (True, ("k",), "key") == (keyed.parallel, keyed.key, keyed.routing)
-    assert ["source", "shuffle", "sink"] == [joint.kind for joint in plan.joints]
+    assert (True, ("k",)) == (keyed.parallel, keyed.key)
     assert "process-1" == plan.stateful.name
 
 
@@ -60,7 +59,7 @@ def test_an_operator_with_state_begins_a_region_of_its_key():
 )
 def test_what_is_over_the_whole_stream_is_in_one_slice(build):
     keyed = planned(build).keyed
-    assert (False, None, "one") == (keyed.parallel, keyed.key, keyed.routing)
+    assert (False, None) == (keyed.parallel, keyed.key)
 
 
 def test_a_window_by_a_key_is_parallel_by_it():
@@ -123,7 +122,6 @@ REFUSED = {
         "there is no kernel for window yet",
     ),
     "no kernel": (lambda s: s.in_time_order(), "in_time_order-1", "no kernel for in_time_order"),
-    "declared": (lambda s: s.map(declared), "map-1", "declared is declared whole"),
     "refresh": (
         lambda s: s.lookup(lambda: pl.DataFrame({"k": ["a"]}), on="k", refresh="1 h"),
         "lookup-1",
@@ -183,3 +181,56 @@ def test_a_stream_that_leads_nowhere_is_refused():
 def test_names_of_hidden_columns_are_refused():
     with pytest.raises(ProgramError, match="__ab_time"):
         planned(lambda s: s.rename({"n": "__ab_time"}))
+
+
+# The proof is kept
+
+
+@pytest.fixture
+def nothing_proved(monkeypatch):
+    """An analysis that proves nothing of anyone."""
+    verdict = Verdict(False, "unknown", Forwards.exactly(), (Reason("it is too clever"),))
+    monkeypatch.setattr(traits, "_analyser", lambda: lambda call, *, takes_state: verdict)
+
+
+@pytest.mark.usefixtures("nothing_proved")
+@pytest.mark.parametrize(
+    ("build", "stages"),
+    [
+        (lambda s: s.map(lambda r: r, out=EVENTS), [["read-1"], ["map-1", "out"]]),
+        (lambda s: s.filter(lambda r: True), [["read-1"], ["filter-1", "out"]]),
+        (
+            lambda s: count(s.drop("d").filter(lambda r: True).drop("k")),
+            [["read-1", "drop-1"], ["filter-1", "drop-2", "window-1", "out"]],
+        ),
+        (
+            lambda s: s.window(ab.tumbling("1 s"), by="k").agg(n=ab.count()).filter(lambda r: True),
+            [["read-1"], ["window-1", "filter-1", "out"]],
+        ),
+        (
+            lambda s: s.key_by("k").process(keeps, out=OUT),
+            [["read-1"], ["process-1", "out"]],
+        ),
+    ],
+)
+def test_what_is_not_proved_runs_in_one_place(build, stages):
+    plan = planned(build)
+
+    assert stages == names(plan)
+    assert (False, None) == (plan.keyed.parallel, plan.keyed.key)
+    assert ["unknown"] == [traits_in(plan, op) for op in plan.unproved]
+
+
+def traits_in(plan, op):
+    return compile_graph(plan.graph).traits[op.id].state
+
+
+@pytest.mark.usefixtures("nothing_proved")
+def test_what_is_declared_runs_in_many_places():
+    plan = planned(lambda s: s.map(ab.operator(out=OUT, pure=True)(lambda r: r)))
+    assert plan.keyed is None
+
+
+def test_what_is_declared_to_be_over_the_whole_stream_runs_in_one_place():
+    keyed = planned(lambda s: s.map(declared)).keyed
+    assert (False, None) == (keyed.parallel, keyed.key)

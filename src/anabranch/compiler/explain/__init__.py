@@ -1,0 +1,1 @@
+"""A plan told back to the author of its program."""

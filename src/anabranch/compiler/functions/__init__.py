@@ -1,0 +1,1 @@
+"""What a user's Python function does, as far as its code proves it."""
