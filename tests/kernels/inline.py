@@ -12,7 +12,8 @@ import polars as pl
 import anabranch as ab
 from anabranch.compiler.compile import plan_of
 from anabranch.kernels.bundle import from_blob, in_order, to_blob, visible
-from anabranch.kernels.region import HeadTask, lower
+from anabranch.kernels.head_task import HeadTask
+from anabranch.kernels.region import lower
 from anabranch.kernels.results import END, EpochInput
 from anabranch.program.log import Cut
 from anabranch.state.slices import Owners

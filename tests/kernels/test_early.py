@@ -15,7 +15,8 @@ import anabranch as ab
 from anabranch.compiler.compile import plan_of
 from anabranch.kernels.bundle import TIME
 from anabranch.kernels.early import EarlyPartials
-from anabranch.kernels.region import HeadTask, lower
+from anabranch.kernels.head_task import HeadTask
+from anabranch.kernels.region import lower
 from anabranch.state.slices import Owners
 
 SCHEMA = {"ad": pl.String, "kind": pl.Int64, "n": pl.Int64, "at": pl.Datetime("us")}

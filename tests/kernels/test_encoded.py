@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from anabranch.kernels import state as states
 from anabranch.kernels.encoded import SCHEMA, Encoded, as_frame, newest
-from anabranch.kernels.state import KeyedState, delta_of, whole
+from anabranch.kernels.state import KeyedState, delta_of
 
 KEYS = [bytes([65 + at]) * (1 + at % 3) for at in range(12)]
 CHANGES = st.dictionaries(st.sampled_from(KEYS), st.none() | st.binary(max_size=4), max_size=8)
@@ -32,9 +32,9 @@ def test_any_mixture_of_layers_holds_what_the_last_epochs_said(large, epochs):
         expected = {key: value for key, value in model.items() if value is not None}
 
         assert expected == {key: found for key in KEYS if (found := state.find(key)) is not None}
-        assert expected == {row["key"]: row["value"] for row in whole(state).iter_rows(named=True)}
+        assert expected == {row["key"]: row["value"] for row in state.whole().iter_rows(named=True)}
         rebuilt = KeyedState.from_deltas(deltas)
-        assert whole(state).sort("key").equals(whole(rebuilt).sort("key"))
+        assert state.whole().sort("key").equals(rebuilt.whole().sort("key"))
 
 
 def test_a_version_before_a_fold_is_left_as_it_was():

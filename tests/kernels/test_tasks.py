@@ -14,7 +14,6 @@ from anabranch.errors import RunError
 from anabranch.kernels.bundle import from_blob, in_order, order_columns, to_blob, visible
 from anabranch.kernels.region import lower
 from anabranch.kernels.results import END, EpochInput
-from anabranch.kernels.state import whole
 from anabranch.state.slices import Owners
 from anabranch.testing import assert_same_rows, run_sequential
 from bench.workloads import fraud, ysb
@@ -446,7 +445,7 @@ def test_a_state_is_what_whole_says():
             [EpochInput(n, [part], None, None) for n in range(3)], keyed.empty()
         ).state
 
-        everything = whole(state)
+        everything = state.whole()
 
         assert 5 == everything.height
         assert everything["slice"].is_sorted()

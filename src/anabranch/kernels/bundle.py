@@ -2,11 +2,19 @@
 
 Every hidden column's name begins with `__ab_`. The order columns, sorted from left to right, give
 the order of M5 inside an epoch: Polars puts null first, NaN last, and strings by their bytes.
+
+A row caused by a record has its partition and offset; `PHASE` is null, or no column. A row caused
+by a watermark has phase 1, the operator's number as its partition, a time as its offset, then parts
+of its key in columns of that operator's own. What operators and branches append has a column each,
+by the operator's number, which ascends from left to right of the program; it is null for rows that
+did not come by. So rows of any past can be one frame, and two keys differ in the first column where
+M5 says that they do.
 """
 
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
@@ -16,6 +24,8 @@ from anabranch.compiler.plan import HIDDEN
 
 TIME = "__ab_time"
 """Event time in microseconds."""
+PHASE = "__ab_phase"
+"""1 for a row caused by a watermark; null for one caused by a record."""
 PARTITION = "__ab_p"
 """The index of the partition in `source.partitions()`."""
 OFFSET = "__ab_o"
@@ -40,11 +50,31 @@ def key(number: int) -> str:
     return f"{HIDDEN}k{number}"
 
 
+def key_part(operator: int, number: int) -> str:
+    """The name of a part of the key of rows that an operator makes of a watermark.
+
+    >>> key_part(3, 0)
+    '__ab_k3_0'
+    """
+    return f"{HIDDEN}k{operator}_{number}"
+
+
+def branch(operator: int) -> str:
+    """The name of the column that tells apart the readers of an operator that meet again.
+
+    >>> branch(3)
+    '__ab_b3'
+    """
+    return f"{HIDDEN}b{operator}"
+
+
 def order_columns(columns: Iterable[str]) -> list[str]:
     """The order columns among these, most significant first.
 
     >>> order_columns(["x", "__ab_s1", "__ab_o", "__ab_s0", "__ab_p", "__ab_time"])
     ['__ab_p', '__ab_o', '__ab_s0', '__ab_s1']
+    >>> order_columns(["__ab_s3", "__ab_k3_1", "__ab_b2", "__ab_k3_0", "__ab_o", "__ab_phase"])
+    ['__ab_phase', '__ab_o', '__ab_b2', '__ab_k3_0', '__ab_k3_1', '__ab_s3']
     """
     ranked = ((_rank(name), name) for name in columns if name.startswith(HIDDEN))
     return [name for _, name in sorted((rank, name) for rank, name in ranked if rank is not None)]
@@ -61,7 +91,7 @@ def visible(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def in_order(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Frames of one shape as one frame, sorted by its order columns.
+    """Frames as one frame, sorted by its order columns; a hidden column that one lacks is null.
 
     Frames that are sorted already and follow one another, as those of the splits of a source do,
     are put one behind the other without a sort.
@@ -69,13 +99,13 @@ def in_order(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     if not frames:
         message = "no frames to put in order"
         raise ValueError(message)
-    by = order_columns(frames[0].columns)
     full = [frame for frame in frames if frame.height]
+    by = order_columns({name for frame in full for name in frame.columns})
     if not by or not full:
-        return pl.concat(full or frames[:1])
-    if PARTITION in by and (following := _following(full, by)) is not None:
+        return pl.concat(full or frames[:1], how="diagonal")
+    if PHASE not in by and PARTITION in by and (following := _following(full, by)) is not None:
         return pl.concat(following) if len(following) > 1 else following[0]
-    return pl.concat(full).sort(by, maintain_order=True)
+    return pl.concat(full, how="diagonal").sort(by, maintain_order=True)
 
 
 def to_blob(frame: pl.DataFrame) -> bytes:
@@ -111,11 +141,19 @@ def _is_sorted(keys: pl.DataFrame) -> bool:
     return not keys.select(before.any()).item()
 
 
-def _rank(name: str) -> tuple[int, int] | None:
+def _rank(name: str) -> tuple[int, int, int, int] | None:
+    """Where an order column stands: the fixed ones, then by operator, key before sub and branch."""
     tail = name.removeprefix(HIDDEN)
-    fixed = {"p": 0, "o": 1, "end": 2}
-    if tail in fixed:
-        return (fixed[tail], 0)
-    if tail[0] in "ks" and tail[1:].isdigit():
-        return (3 if tail[0] == "k" else 4, int(tail[1:]))
-    return None
+    if tail in _FIXED:
+        return (_FIXED.index(tail), 0, 0, 0)
+    named = _NUMBERED.fullmatch(tail)
+    if named is None:
+        return None
+    kind, operator, part = named.groups()
+    if kind == "k" and part is None:
+        return (len(_FIXED), -1, 0, int(operator))
+    return (len(_FIXED), int(operator), "ksb".index(kind), int(part or 0))
+
+
+_FIXED = ("phase", "p", "o", "end")
+_NUMBERED = re.compile(r"([ksb])(\d+)(?:_(\d+))?")

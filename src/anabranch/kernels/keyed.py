@@ -150,9 +150,11 @@ class Processor:
     sub: str
     on_error: OnError
     time: TimeType | None
+    once: bool = False
+    """Whether its function must be called once a record, even if another record fails."""
 
     @classmethod
-    def of(cls, op: Process, given: pl.Schema, sub: str) -> Processor:
+    def of(cls, op: Process, given: pl.Schema, sub: str, *, once: bool = False) -> Processor:
         """Lower a process operator over rows of this schema."""
         function, out = op.function, op.outputs[OUT]
         call = function.call.on_record if function.is_class else function.call
@@ -160,8 +162,9 @@ class Processor:
         key = op.key or ()
         types = tuple(given[name] for name in key)
         pick = Picker(out.schema)
+        columns, on_error = tuple(given), op.on_error
         return cls(
-            op.name, call, takes_state, key, tuple(given), types, pick, sub, op.on_error, out.time
+            op.name, call, takes_state, key, columns, types, pick, sub, on_error, out.time, once
         )
 
     def run(self, epoch: EpochInput, state: KeyedState, cells: Cells) -> Processed:
@@ -170,6 +173,8 @@ class Processor:
         frame = in_order(epoch.parts)
         keys = self._keys(frame)
         frame = frame.drop(SLICE)
+        if self.once and self.on_error != "fail":
+            return self._carefully(frame, cells.of(keys, state))
         try:
             return self._swiftly(frame, cells.of(keys, state))
         except _Trouble:

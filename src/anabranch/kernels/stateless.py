@@ -63,6 +63,23 @@ class Chain:
             letters += left_out
         return frame.select([*self.out, *hidden(frame)]), letters
 
+    def run_apart(self, frame: pl.DataFrame) -> tuple[list[pl.DataFrame], int]:
+        """Take each row through all steps before the next one, and each that is made of it, too."""
+        found: list[pl.DataFrame] = []
+        letters = 0
+        waiting = [(0, row) for row in frame.select([*self.live, *hidden(frame)]).iter_slices(1)]
+        waiting.reverse()
+        while waiting:
+            at, row = waiting.pop()
+            if at == len(self.steps):
+                found.append(row.select([*self.out, *hidden(row)]))
+                continue
+            with failing(self.steps[at].name):
+                made, left_out = self.steps[at].run(row)
+            letters += left_out
+            waiting += [(at + 1, each) for each in reversed(list(made.iter_slices(1)))]
+        return found, letters
+
 
 @dataclass(frozen=True, slots=True)
 class Numbering:

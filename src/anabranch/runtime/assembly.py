@@ -14,13 +14,15 @@ from uuid import uuid4
 
 from anabranch.clock import Clock
 from anabranch.compiler.compile import plan_of
-from anabranch.compiler.plan import Plan
+from anabranch.compiler.linear import LinearPlan
 from anabranch.epoch.machine import Machine, Rules
 from anabranch.epoch.protocol import Offer
 from anabranch.epoch.triggers import Trigger
 from anabranch.epoch.watermarks import SourceTime
 from anabranch.errors import ProgramError
-from anabranch.kernels.region import HeadTask, KeyedTask, lower
+from anabranch.kernels.head_task import HeadTask
+from anabranch.kernels.keyed_task import KeyedTask
+from anabranch.kernels.region import lower
 from anabranch.program.graph import Graph
 from anabranch.program.operators.edges import Read
 from anabranch.runtime.deployment import Deployment, Durability
@@ -98,7 +100,7 @@ def _checkpoint(settings: Settings, stack: ExitStack) -> Path:
 
 
 def _deployment(
-    plan: Plan, settings: Settings, executor: Executor, run: int, root: Path, exchange: Path
+    plan: LinearPlan, settings: Settings, executor: Executor, run: int, root: Path, exchange: Path
 ) -> Deployment:
     graph = plan.graph
     (read,), (write,) = graph.sources, graph.sinks

@@ -8,7 +8,8 @@ from typing import Literal, TypeAlias
 from uuid import uuid4
 
 from anabranch.connectors.base import Sink, Source
-from anabranch.kernels.region import HeadTask, KeyedTask
+from anabranch.kernels.head_task import HeadTask
+from anabranch.kernels.keyed_task import KeyedTask
 from anabranch.runtime.exchange import clear_epochs
 from anabranch.state.slices import Owners
 
