@@ -5,6 +5,11 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# No time limit decides a test: machines are slow, and busy.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
