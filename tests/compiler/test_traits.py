@@ -276,3 +276,90 @@ def test_one_function_in_many_operators_is_looked_into_once(monkeypatch):
     monkeypatch.setattr(module, "_analyser", lambda: counting)
     traits(lambda s: s.map(opaque, out=EVENTS).map(opaque, out=EVENTS))
     assert [opaque] == seen
+
+
+RATE = 2
+SHARED: dict[str, int] = {"a": 1}
+
+
+def reads_a_global(r):
+    return {**r, "n": r["n"] * RATE}
+
+
+def reads_nothing(r):
+    return {**r, "n": r["n"] * 2}
+
+
+def scaled_by(rate):
+    return lambda r: {**r, "n": r["n"] * rate}
+
+
+def looking_into(table):
+    return lambda r: {**r, "n": table.get(r["k"], 0)}
+
+
+def printing(table):
+    # Made of its text, so that it shares no globals with the functions here.
+    home = {"table": table, "print": print}
+    exec("def show(r):\n    print(table)\n    return r", home)
+    return home["show"]
+
+
+def state_beside(proved, other):
+    def build(stream):
+        return stream.map(proved, out=EVENTS, name="proved").map(other, out=EVENTS)
+
+    return traits(build, "proved")
+
+
+@pytest.mark.parametrize(
+    ("proved", "state"),
+    [
+        (reads_a_global, "unknown"),
+        (looking_into(SHARED), "unknown"),
+        (reads_nothing, "stateless"),
+        (scaled_by(3), "stateless"),
+        (looking_into({"a": 1}), "stateless"),
+    ],
+)
+def test_a_proof_does_not_hold_for_data_that_an_opaque_function_reaches(proved, state):
+    assert state == state_beside(proved, opaque).state
+    assert state_beside(proved, reads_nothing).state == "stateless"
+
+
+def test_an_object_is_shared_whatever_it_is_reached_by():
+    table = {"a": 1}
+
+    assert state_beside(looking_into(table), printing(table)).state == "unknown"
+    assert state_beside(looking_into(table), printing({"a": 1})).state == "stateless"
+
+
+def test_a_variable_is_shared_by_the_functions_around_which_it_is():
+    def pair():
+        rate = 2
+
+        def show(r):
+            SEEN.append(rate)
+            return r
+
+        return lambda r: {**r, "n": r["n"] * rate}, show
+
+    (proved, other), (_, apart) = pair(), pair()
+
+    assert state_beside(proved, other).state == "unknown"
+    assert state_beside(proved, apart).state == "stateless"
+
+
+def test_the_reason_names_what_is_read_and_who_may_change_it():
+    reasons = state_beside(reads_a_global, opaque).reasons
+
+    assert "reads the global `RATE`, which opaque of " in reasons[0].text
+
+
+def test_what_is_declared_is_trusted_to_change_nothing():
+    @ab.operator(pure=True)
+    def trusted(r):
+        SEEN.append(r)
+        return r
+
+    assert state_beside(reads_a_global, trusted).state == "stateless"

@@ -6,6 +6,12 @@ The rules, each with what makes it sound:
   every node of every expression looks at one row alone (M8).
 - A Python function is what the analysis of its code proves. What is not proved is `unknown`, and an
   unknown operator is never divided: "only what is proved is parallel" (M, what follows, 7).
+- A proved function is taken for unknown, too, if it reads data from before the call - a global, a
+  variable of a function around, an attribute, a default, what a container holds - that a function
+  of another operator can get hold of which is neither proved nor declared: that one might change
+  it while the program runs. Functions, classes and modules as such are no data; a constant is, if
+  it is in globals that both reach, since it can be rebound; one in a variable that only the proved
+  function has is not reached by others.
 - What an author declares with `@ab.operator` stands in for a proof and is listed as declared.
   `pure=True` alone says of a function of one record that it keeps nothing. `pure=False` takes a
   proof back: such a function is unknown.
@@ -48,7 +54,10 @@ _FACTS = ("state", "selectivity", "forwards", "pure")
 def infer_traits(plan: Plan) -> Plan:
     """Say of every operator what it keeps, how many rows it makes of one, and what it forwards."""
     judge = _Judge(plan.graph)
-    return replace(plan, traits=tuple(judge.traits_of(op) for op in plan.graph.operators))
+    found = tuple(judge.traits_of(op) for op in plan.graph.operators)
+    if judge.doubt():
+        found = tuple(judge.traits_of(op) for op in plan.graph.operators)
+    return replace(plan, traits=found)
 
 
 def _analyser() -> Callable[..., Verdict]:
@@ -75,6 +84,28 @@ class _Judge:
     _verdicts: dict[tuple[int, bool], tuple[object, Verdict]] = field(default_factory=dict)
     """One function may be in many operators: it is looked into once. It is held here so that no
     other gets its id."""
+    _folds: dict[int, Callable[..., Any]] = field(default_factory=dict)
+    _opaque: dict[int, tuple[Operator, Function]] = field(default_factory=dict)
+    """Functions that are neither proved nor declared, each with the first operator it is in."""
+    _doubted: dict[int, Reason] = field(default_factory=dict)
+    """Proved functions that read what an opaque one reaches."""
+
+    def doubt(self) -> bool:
+        """Take back proofs that rest on data which an opaque function may change; if there are."""
+        reads = [(key, found) for key, found in self._verdicts.items() if found[1].data.found]
+        if not self._opaque or not reads:
+            return False
+        from anabranch.compiler.functions.reach import Reach
+
+        for op, function in self._opaque.values():
+            reach = Reach(function.call)
+            for (number, _), (_, verdict) in reads:
+                shared = reach.has(verdict.data) if verdict.proved else None
+                if shared is not None:
+                    text = f"reads {shared}, which {function.name} of {op.name} may change"
+                    so = f"pass it in the record, or declare {function.name} with @ab.operator(...)"
+                    self._doubted.setdefault(number, Reason(f"{text}: {so}", function.site))
+        return bool(self._doubted)
 
     def traits_of(self, op: Operator) -> Traits:
         given = self.graph.output(op.inputs[0]).schema if op.inputs else pl.Schema()
@@ -129,7 +160,8 @@ class _Judge:
             case keyed.Process(function=function):
                 return self._process(op, function, given)
             case keyed.Reduce(key=key, function=function):
-                folded = replace(function, call=partial(_folded, function.call), takes_state=False)
+                made = self._folds.setdefault(id(function.call), partial(_folded, function.call))
+                folded = replace(function, call=made, takes_state=False)
                 found = self._keyed(op, folded, key, given)
                 return replace(found, selectivity="one", forwards=_among(key, found.forwards))
             case keyed.Deduplicate(key=key):
@@ -161,7 +193,8 @@ class _Judge:
         return _with_timers(found) if function.has_timers else found
 
     def _batches(self, op: rowwise.MapBatches, function: Function, given: pl.Schema) -> Traits:
-        found = replace(self._function(op, function, given), forwards=())
+        trusted = op.elementwise
+        found = replace(self._function(op, function, given, trusted=trusted), forwards=())
         if not op.elementwise:
             text = "the function takes each epoch's rows as one frame: there is no elementwise=True"
             reasons = (_at(op, text),)
@@ -211,9 +244,16 @@ class _Judge:
         text = f"its state is by {_names(key)}: no key knows of another"
         return replace(found, state="keyed", key=key, reasons=(_at(op, text), *found.reasons))
 
-    def _function(self, op: Operator, function: Function, given: pl.Schema) -> Traits:
-        """A function by itself: stateless where it is proved or declared to keep nothing."""
+    def _function(
+        self, op: Operator, function: Function, given: pl.Schema, *, trusted: bool = False
+    ) -> Traits:
+        """A function by itself: stateless where it is proved or declared to keep nothing.
+
+        `trusted`: its operator is declared to be so in another way.
+        """
         said, judged = function.declared, self._judged(op, function, given)
+        if said.pure is False or not (judged.proved or said.state or said.pure or trusted):
+            self._opaque.setdefault(id(function.call), (op, function))
         names = tuple(name for name in _FACTS if getattr(said, name) is not None)
         reasons = judged.reasons
         if names:
@@ -236,6 +276,9 @@ class _Judge:
         if key not in self._verdicts:
             self._verdicts[key] = (call, _analyser()(call, takes_state=takes_state))
         _, verdict = self._verdicts[key]
+        if id(call) in self._doubted:
+            doubt = _authors_own(self._doubted[id(call)], function)
+            return _Judged(proved=False, reasons=(doubt,))
         reasons = tuple(_authors_own(each, function) for each in verdict.reasons)
         if not verdict.proved:  # what was not understood may do anything to rows as well
             return _Judged(proved=False, reasons=reasons)

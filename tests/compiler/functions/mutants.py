@@ -132,8 +132,8 @@ def _wrapper(call: Any, function: types.FunctionType):
 
 def _object(call: Any, name: str, made: Any) -> Any:
     spoilt = type(type(call).__name__, (type(call),), {name: made, "__module__": __name__})
-    found = object.__new__(spoilt)
-    found.__dict__.update(call.__dict__)
+    found = copy.copy(call)
+    found.__class__ = spoilt
     return found
 
 

@@ -3,10 +3,19 @@
 import pytest
 
 from anabranch.compiler.functions.analyse import analyse
-from tests.compiler.functions.corpus import called, counted, hostile, rebuilt, stateful, subtle
+from tests.compiler.functions.corpus import (
+    called,
+    counted,
+    hostile,
+    neighbours,
+    reaching,
+    rebuilt,
+    stateful,
+    subtle,
+)
 from tests.compiler.functions.corpus.case import CASES
 
-MODULES = (called, counted, hostile, rebuilt, stateful, subtle)
+MODULES = (called, counted, hostile, neighbours, reaching, rebuilt, stateful, subtle)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

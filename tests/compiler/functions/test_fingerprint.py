@@ -16,37 +16,9 @@ from anabranch.compiler.functions.analyse import analyse
 from anabranch.compiler.functions.fingerprint import fingerprint
 from tests.compiler.functions.corpus import called, stateful
 from tests.compiler.functions.corpus.running import proved
+from tests.compiler.functions.printed import RATES, Scale, helper, other, reads
 
 ROOT = Path(__file__).resolve().parents[3]
-
-RATES = {"x": 1.0}
-LIMIT = 10
-
-
-def helper(x):
-    return x + 1
-
-
-def other(x):
-    return x + 2
-
-
-def reads(r, factor=2):
-    return {**r, "n": helper(r["n"]) * factor + RATES.get("x", 0) + LIMIT + math.floor(1.5)}
-
-
-class Scale:
-    unit = "eur"
-
-    def __init__(self, factor):
-        self.factor = factor
-        self.unused = []
-
-    def __call__(self, r):
-        return {**r, "n": self.scaled(r["n"]), "unit": self.unit}
-
-    def scaled(self, n):
-        return n * self.factor
 
 
 def printed(call, **options):

@@ -12,8 +12,10 @@ the next. What is proved holds by these rules; whatever none of them covers is n
  3. What exists before the call - globals, variables of functions around, defaults, `self`, classes,
     modules, functions - is never changed: no store, no changing method, no attribute set, no
     `global` or `nonlocal` beyond the call.
- 4. What exists before the call is read only if it is immutable, or of few plain values, and taken
-    as it is now; the fingerprint (`fingerprint.py`) refuses a task that finds it otherwise.
+ 4. What exists before the call is read only if it is immutable, or of few plain values, if no
+    function of the file it lives in writes it (`neighbours.py`), and taken as it is now; the
+    fingerprint (`fingerprint.py`) refuses a task that finds it otherwise. Operators of the same
+    program that are not understood and reach it (`reach.py`) are the business of `traits.py`.
  5. Operators and methods run no code of the user's on plain values; on objects of users' classes
     their methods are followed, unless the class changes what attributes, creation or calls mean.
  6. Library functions are pure if they are in the table (`catalogue.py`) and the library's own.
@@ -24,7 +26,8 @@ the next. What is proved holds by these rules; whatever none of them covers is n
     this call as it is, and by later ones as values that are not of their record.
  9. Rows are counted along every way to every end. A way that raises gives none and is not counted.
 10. A column is forwarded if in every row given out it holds what the record held there when it
-    came, and nothing anywhere in the call changes anything within it.
+    came, and nothing anywhere in the call changes anything within it. Of a function that is not
+    proved nothing is said about rows and columns either.
 """
 
 from __future__ import annotations
@@ -38,14 +41,15 @@ from typing import Any
 from anabranch.compiler.functions import outside
 from anabranch.compiler.functions.attributes import outer, read
 from anabranch.compiler.functions.bytecode import why_not
-from anabranch.compiler.functions.calls import Arguments, call, callee_of
+from anabranch.compiler.functions.callees import callee_of
+from anabranch.compiler.functions.calls import Arguments, call
 from anabranch.compiler.functions.evaluation import EVALUATE
 from anabranch.compiler.functions.expressions import KINDS
 from anabranch.compiler.functions.frame import Analysis, Callee, Frame, TooMuch
 from anabranch.compiler.functions.rows import Given, given_out
 from anabranch.compiler.functions.scope import names_of
 from anabranch.compiler.functions.values import PLAIN, Atom, Out, Record, State, Value
-from anabranch.compiler.functions.verdict import Forwards, Relied, Verdict
+from anabranch.compiler.functions.verdict import Data, Forwards, Relied, Verdict
 from anabranch.compiler.reason import Reason
 from anabranch.errors import Site, defining_site
 from anabranch.program.functions import KeyedOperator
@@ -65,7 +69,7 @@ def analyse(call: Any, *, takes_state: bool = False) -> Verdict:
     analysis, site = Analysis(), site_of(call)
     if isinstance(call, types.FunctionType) and callee_of(analysis, call) is None:
         return _from_instructions(analysis, call, site)
-    frame = _outermost(analysis, site)
+    frame = _outermost(analysis, call, site)
     try:
         given = _settled(frame, call, takes_state=takes_state)
     except (TooMuch, RecursionError):
@@ -129,18 +133,18 @@ def _operator(frame: Frame, real: KeyedOperator, record: Value, state: Value) ->
 
 def _verdict(frame: Frame, given: Given, site: Site | None) -> Verdict:
     analysis = frame.analysis
-    reasons = tuple(analysis.reasons.values())
-    if not reasons:
+    reasons, proved = tuple(analysis.reasons.values()), not analysis.reasons
+    if proved:
         reasons = _because(analysis, given, site)
-        proved = True
     else:
-        proved = False
+        given = Given(forwards=Forwards.exactly())  # what is not understood may do anything to rows
     relied = Relied(
         {key: frozenset(names) for key, names in analysis.globals.items()},
         {key: frozenset(names) for key, names in analysis.modules.items()},
         {key: frozenset(names) for key, names in analysis.attributes.items()},
     )
-    return Verdict(proved, given.selectivity, given.forwards, reasons, relied)
+    data = Data(tuple(analysis.data.values()))
+    return Verdict(proved, given.selectivity, given.forwards, reasons, relied, data)
 
 
 def _because(analysis: Analysis, given: Given, site: Site | None) -> tuple[Reason, ...]:
@@ -159,7 +163,7 @@ def _from_instructions(
     analysis: Analysis, function: types.FunctionType, site: Site | None
 ) -> Verdict:
     obstacle = why_not(analysis, function)
-    frame = _outermost(analysis, site)
+    frame = _outermost(analysis, function, site)
     if obstacle is not None:
         text = f"there is no source that certainly is its own, and without one: it {obstacle}"
         _report(frame, f"{text}. Define it in a file, or declare @ab.operator(...)")
@@ -170,7 +174,7 @@ def _report(frame: Frame, text: str) -> None:
     frame.report(_CALLED, text)
 
 
-def _outermost(analysis: Analysis, site: Site | None) -> Frame:
+def _outermost(analysis: Analysis, call: Any, site: Site | None) -> Frame:
     """The frame of whoever calls the function; what it reports is about the function's own line."""
     file, line = (site.file, site.line) if site else ("<unknown>", 1)
     callee = Callee(
@@ -180,7 +184,7 @@ def _outermost(analysis: Analysis, site: Site | None) -> Frame:
         names=names_of(_CALLED),
         file=file,
         within=None,
-        home={},
+        home=getattr(_innermost(call), "__globals__", {}),
         key="",
     )
     frame = Frame(analysis, callee, analysis.context("outermost"))
@@ -190,13 +194,18 @@ def _outermost(analysis: Analysis, site: Site | None) -> Frame:
 
 def site_of(call: Any) -> Site | None:
     """Where a function is written, as far as that can be told."""
+    code = getattr(_innermost(call), "__code__", None)
+    return defining_site(code) if code is not None else None
+
+
+def _innermost(call: Any) -> Any:
+    """The function behind partials, methods and objects that are called."""
     while isinstance(call, functools.partial):
         call = call.func
     if isinstance(call, KeyedOperator):
         call = type(call).on_record
     inner = getattr(call, "__func__", call)
-    if not isinstance(inner, types.FunctionType):
-        found = outside.class_attribute(type(inner), "__call__")
-        inner = found[1] if found else None
-    code = getattr(inner, "__code__", None)
-    return defining_site(code) if code is not None else None
+    if isinstance(inner, types.FunctionType):
+        return inner
+    found = outside.class_attribute(type(inner), "__call__")
+    return found[1] if found else None

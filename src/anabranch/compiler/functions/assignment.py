@@ -20,7 +20,7 @@ from anabranch.compiler.functions.containers import (
 )
 from anabranch.compiler.functions.dicts import update_new, update_record
 from anabranch.compiler.functions.evaluation import evaluate
-from anabranch.compiler.functions.frame import Callee, Frame, mangled
+from anabranch.compiler.functions.frame import Frame, mangled
 from anabranch.compiler.functions.heap import MANY
 from anabranch.compiler.functions.operators import combined, keyable
 from anabranch.compiler.functions.values import (
@@ -46,7 +46,7 @@ def assign(frame: Frame, target: ast.expr, value: Value) -> None:  # noqa: PLR09
     """Take note of `target = value`."""
     match target:
         case ast.Name(id=name):
-            _assign_name(frame, target, mangled(name, frame.callee.within), value)
+            frame.bind(target, name, value)
         case ast.Tuple(elts=parts) | ast.List(elts=parts):
             elements = iterated(frame, target, value)
             for part in parts:
@@ -79,26 +79,6 @@ def targets_of(frame: Frame, target: ast.expr, value: Value) -> Iterator[tuple[s
             yield from targets_of(frame, inner, new(frame, target, "list", value, tag="rest"))
         case _:
             frame.report(target, "a comprehension assigns to something that is no variable")
-
-
-def _assign_name(frame: Frame, node: ast.AST, name: str, value: Value) -> None:
-    names = frame.callee.names
-    if name in names.declared_global:
-        text = f"writes the global `{name}`: return it in the row, or keep it in `state.value`"
-        frame.report(node, text)
-        return
-    if name not in names.declared_nonlocal:
-        frame.bind(name, value)
-        return
-    callee: Callee = frame.callee
-    while callee.parent is not None:
-        if name in callee.parent.callee.names.local:
-            parent = callee.parent
-            parent.heap.add(parent.heap.item(parent.cell(name)), value)
-            return
-        callee = callee.parent.callee
-    text = f"writes `{name}` of the function around it, which outlives the call"
-    frame.report(node, f"{text}: keep it in `state.value` of .key_by(...).process(...)")
 
 
 def _set(frame: Frame, node: ast.AST, atom: object, name: str, value: Value) -> None:
@@ -222,7 +202,7 @@ def delete(frame: Frame, target: ast.expr) -> None:
     """Take note of `del target`."""
     match target:
         case ast.Name(id=name):
-            _assign_name(frame, target, name, NOTHING)
+            frame.bind(target, name, NOTHING)
         case ast.Tuple(elts=parts) | ast.List(elts=parts):
             for part in parts:
                 delete(frame, part)

@@ -11,7 +11,7 @@ from typing import Any
 
 from anabranch.compiler.functions import methods, outside
 from anabranch.compiler.functions.catalogue import find, from_library
-from anabranch.compiler.functions.frame import Frame
+from anabranch.compiler.functions.frame import Frame, root_of
 from anabranch.compiler.functions.heap import Kind
 from anabranch.compiler.functions.values import (
     NOTHING,
@@ -40,6 +40,7 @@ _METHODS = (
     | frozenset({"format", "format_map", "finditer", "sub", "subn", "insert", "replace"})
 )  # fmt: skip
 _STATE = frozenset({"value", "list", "map", "key", "watermark", "timer_at", "clear"})
+_CODE = (*outside.NAMED, property, staticmethod, classmethod)
 _GUARDS = ("__getattr__", "__getattribute__")
 
 
@@ -107,6 +108,12 @@ def outer(frame: Frame, node: ast.AST, real: Any, label: str) -> Value:
     if type(real) in outside.CONTAINERS and outside.too_large(real):
         text = f"reads `{label}`, a {type(real).__name__} of more than {outside.LARGEST} values"
         return frame.report(node, f"{text}: use .lookup(...) with a table")
+    if any(isinstance(atom, Out) for atom in found) or isinstance(real, tuple):
+        frame.analysis.reads(f"`{label}`", real, *outside.objects_in(real))
+    if type(real) in outside.CONTAINERS:
+        root = root_of(frame.callee)
+        write = frame.analysis.neighbours.of_object(root.home, root.file, real)
+        return found if frame.must_stay(node, label, write) else UNKNOWN
     return found
 
 
@@ -132,7 +139,15 @@ def _of_module(frame: Frame, node: ast.AST, real: types.ModuleType, name: str) -
     if name not in vars(real):
         return frame.report(node, f"reads `{label}`, which does not exist yet")
     frame.analysis.rely_on_module(real.__name__, name)
-    return outer(frame, node, vars(real)[name], label)
+    look, file = frame.analysis.neighbours, root_of(frame.callee).file
+    if not frame.must_stay(node, label, look.of_module(real, file, name)):
+        return UNKNOWN
+    if not isinstance(vars(real)[name], outside.NAMED):
+        frame.analysis.reads(f"`{label}`", vars(real))
+    found = outer(frame, node, vars(real)[name], label)
+    if look.is_hidden(real) and any(isinstance(atom, Out) for atom in found):
+        return frame.report(node, f"reads `{label}` of a module without source: it may change")
+    return found
 
 
 def _of_member(frame: Frame, node: ast.AST, real: enum.Enum, name: str) -> Value:
@@ -256,6 +271,10 @@ def _member(  # noqa: PLR0911
     raw = found[1] if found is not None else None
     if isinstance(raw, property) and atom is not None:
         return _get(frame, node, raw, frozenset({atom}), label)
+    if (held is not absent or found is not None) and not _stays(frame, node, kind, name, atom):
+        return UNKNOWN
+    if held is not absent or (found is not None and not isinstance(raw, _CODE)):
+        frame.analysis.reads(f"`{label}`", kind)
     if held is not absent:
         if found is not None and hasattr(type(raw), "__set__") and not _is_slot(raw):
             return frame.report(node, f"reads `{label}`, which runs a descriptor")
@@ -265,6 +284,13 @@ def _member(  # noqa: PLR0911
             return NOTHING  # set on no way that leads here
         return frame.report(node, f"reads `{label}`, which does not exist yet")
     return _unwrapped(frame, node, raw, kind, atom, label)
+
+
+def _stays(frame: Frame, node: ast.AST, kind: type, name: str, atom: Atom | None) -> bool:
+    """Whether nobody else sets an attribute of a class or its instances."""
+    look, file = frame.analysis.neighbours, root_of(frame.callee).file
+    write = look.of_attribute(kind, file, name, of_class=isinstance(atom, Obj))
+    return frame.must_stay(node, f"{kind.__name__}.{name}", write)
 
 
 def _is_slot(raw: Any) -> bool:

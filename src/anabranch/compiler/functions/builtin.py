@@ -22,11 +22,13 @@ from anabranch.compiler.functions.containers import (
 from anabranch.compiler.functions.frame import Frame
 from anabranch.compiler.functions.heap import EVERY, MANY, Item
 from anabranch.compiler.functions.methods import words
+from anabranch.compiler.functions.operators import keyable
 from anabranch.compiler.functions.values import (
     NONE,
     NOTHING,
     PLAIN,
     SCALAR,
+    UNKNOWN,
     Atom,
     Bound,
     Const,
@@ -53,6 +55,10 @@ _UNORDERED = words(
     "union intersection difference symmetric_difference issubset issuperset isdisjoint update"
     " difference_update intersection_update symmetric_difference_update"
 )
+_COMPARE = frozenset({"index", "count", "remove"})
+"""Methods that compare what they are given with what the container holds."""
+_LOOK_FOR = _COMPARE | words("get pop setdefault move_to_end discard add")
+"""Methods that hash or compare what they are given first."""
 _DATE_FORMATS = frozenset({"strftime", "strptime"})
 
 
@@ -64,6 +70,8 @@ def call_bound(frame: Frame, node: ast.AST, method: Bound, given: Arguments) -> 
             return refuse(
                 frame, node, f"`{name}`", f"`{atom.label}`, with special methods of its own"
             )
+    if not isinstance(receiver, State) and not _looks_plainly(frame, node, method, given):
+        return UNKNOWN
     match receiver:
         case State():
             return _on_state(frame, node, name, given)
@@ -85,17 +93,36 @@ def call_bound(frame: Frame, node: ast.AST, method: Bound, given: Arguments) -> 
             return frame.report(node, f"calls `{name}` of something that is not understood")
 
 
+def _looks_plainly(frame: Frame, node: ast.AST, method: Bound, given: Arguments) -> bool:
+    """Whether what a method looks for, and what it compares that with, is plain."""
+    receiver, wanted = method.receiver, given.first(0) or NOTHING
+    if isinstance(receiver, Known) and isinstance(receiver.real, type):
+        return True  # judged with the object that is passed
+    if method.name in _LOOK_FOR and not keyable(frame, node, wanted):
+        return False
+    if method.name not in _COMPARE:
+        return True
+    if isinstance(receiver, Known | Out):
+        held = holding(receiver.real, "it")
+        return keyable(frame, node, held[0] if held is not None else NOTHING)
+    return keyable(frame, node, frame.heap.elements(receiver))
+
+
 def _on_state(frame: Frame, node: ast.AST, name: str, given: Arguments) -> Value:
     why = tame(frame, given.every())
     return refuse(frame, node, f"`state.{name}`", why) if why is not None else NONE
 
 
-def _on_class(frame: Frame, node: ast.AST, kind: Known, name: str, given: Arguments) -> Value:
+def _on_class(  # noqa: PLR0911
+    frame: Frame, node: ast.AST, kind: Known, name: str, given: Arguments
+) -> Value:
     if name == "from_iterable":
         inner = iterated(frame, node, iterated(frame, node, given.every()))
         return new(frame, node, "iterator", inner)
     if name == "fromkeys":
         keys = iterated(frame, node, given.first(0) or NOTHING)
+        if not keyable(frame, node, keys):
+            return UNKNOWN
         return new(frame, node, "dict", given.first(1) or NONE, keys, tag=name)
     if name == "strptime":
         return _formatted_date(frame, node, given.first(1, "format"), given)

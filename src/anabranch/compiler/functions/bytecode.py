@@ -64,6 +64,8 @@ def why_not(analysis: Analysis, function: types.FunctionType) -> str | None:
     for each in _codes(code):
         if each.co_flags & 0x380:
             return "is async"
+        if not all(_is_written(one) for one in each.co_consts):
+            return "has a constant that nobody can write"
         if each is not code and each.co_name not in _COMPREHENSIONS:
             return "makes a function or generator inside"
         for why in _obstacles(analysis, function, each, cells):
@@ -73,6 +75,13 @@ def why_not(analysis: Analysis, function: types.FunctionType) -> str | None:
 
 def _is_fixed(real: Any) -> bool:
     return type(real) in outside.CONSTANTS or type(real) in outside.IMMUTABLES
+
+
+def _is_written(constant: Any) -> bool:
+    """Whether a constant is of a kind that the compiler makes: code can be given any other."""
+    if type(constant) in (tuple, frozenset):
+        return all(_is_written(each) and type(each) is not CodeType for each in constant)
+    return type(constant) is CodeType or type(constant) in outside.CONSTANTS
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
@@ -98,6 +107,7 @@ def _obstacles(  # noqa: PLR0912
         elif step.opname == "LOAD_DEREF" and name in cells:
             if not _is_pure(_content(cells[name])):
                 yield f"reads `{name}` of the function around it"
+            analysis.reads(f"the variable `{name}`", cells[name])
         elif step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
             if not _is_pure_attribute(function, step, before):
                 yield f"reads the attribute `{name}`"
@@ -126,6 +136,11 @@ def _is_pure_global(
     home = function.__globals__
     found = home[name] if name in home else getattr(builtins, name, home)
     analysis.rely(code_digest(function.__code__), name)
+    file = function.__code__.co_filename
+    if analysis.neighbours.of_global(home, file, name, inside=False) is not None:
+        return False
+    if not isinstance(found, outside.NAMED):
+        analysis.reads(f"the global `{name}`", home)
     if not isinstance(found, types.ModuleType):
         return _is_pure(found)
     attribute = str(following.argval)

@@ -11,6 +11,7 @@ from typing import Any
 
 from anabranch.compiler.functions import outside
 from anabranch.compiler.functions.attributes import outer
+from anabranch.compiler.functions.callees import callee_of
 from anabranch.compiler.functions.catalogue import advice, find
 from anabranch.compiler.functions.containers import (
     escape,
@@ -23,13 +24,10 @@ from anabranch.compiler.functions.containers import (
     textual,
     unordered,
 )
-from anabranch.compiler.functions.digest import code_digest
 from anabranch.compiler.functions.evaluation import evaluate
 from anabranch.compiler.functions.frame import Analysis, Callee, Frame, Outcome
 from anabranch.compiler.functions.heap import MANY
 from anabranch.compiler.functions.methods import words
-from anabranch.compiler.functions.scope import names_of
-from anabranch.compiler.functions.source import written
 from anabranch.compiler.functions.values import (
     NONE,
     NOTHING,
@@ -238,52 +236,6 @@ def _call_without_source(
     return _unknown(frame, node, given, f"has no source to look into and {obstacle}")
 
 
-def callee_of(analysis: Analysis, function: types.FunctionType) -> Callee | None:
-    """A function with its tree; None where there is no tree that certainly is its own."""
-    code = function.__code__
-    found = written(code)
-    if found is None:
-        return None
-    key = code_digest(code)
-    cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
-    defaults = [_default(each) for each in function.__defaults__ or ()]
-    named = {name: _default(each) for name, each in (function.__kwdefaults__ or {}).items()}
-    del analysis
-    return Callee(
-        identity=_Same(function),
-        name=function.__qualname__.rpartition("<locals>.")[2],
-        node=found.node,
-        names=names_of(found.node),
-        file=code.co_filename,
-        within=found.within,
-        home=function.__globals__,
-        key=key,
-        cells=cells,
-        defaults=tuple(defaults),
-        named_defaults=named,
-    )
-
-
-class _Same:
-    """A function by identity, whatever it is called or compares equal to."""
-
-    __slots__ = ("function",)
-
-    def __init__(self, function: types.FunctionType) -> None:
-        self.function = function
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.function is other.function
-
-    def __hash__(self) -> int:
-        return id(self.function)
-
-
-def _default(real: Any) -> Value:
-    found = outside.classified(real, "a default argument")
-    return UNKNOWN if found is None else found
-
-
 def bound(frame: Frame, node: ast.AST, callee: Callee, given: Arguments) -> dict[str, Value]:
     """The parameters of a call; a call that does not fit raises, so what it binds is no matter."""
     taken = callee.node.args
@@ -312,11 +264,23 @@ def run(frame: Frame, node: ast.AST, callee: Callee, given: Arguments) -> Value:
         return _unknown(frame, node, given, "is async: an operator cannot wait")
     if any(Unknown() in default for default in (*callee.defaults, *callee.named_defaults.values())):
         frame.report(callee.node, f"`{callee.name}` has a default that may change")
+    _check_defaults(frame, node, callee)
     parameters = bound(frame, node, callee, given)
     outcome = outcome_of(frame.analysis, callee, parameters, frame)
     if outcome is None:
         return _recursive(frame.analysis, callee, parameters)
     return result(frame.analysis, callee, outcome)
+
+
+def _check_defaults(frame: Frame, node: ast.AST, callee: Callee) -> None:
+    """Refuse defaults that are globals as well, and changed by others."""
+    home, look = callee.home, frame.analysis.neighbours
+    for value in (*callee.defaults, *callee.named_defaults.values()):
+        for atom in value:
+            if isinstance(atom, Out):
+                frame.analysis.reads(f"a default of {callee.name}", atom.real)
+                write = look.of_object(home, callee.file, atom.real)
+                frame.must_stay(node, f"a default of {callee.name}", write)
 
 
 def _recursive(analysis: Analysis, callee: Callee, parameters: dict[str, Value]) -> Value:
@@ -387,7 +351,7 @@ def _run_body(frame: Frame, parameters: dict[str, Value]) -> None:
     from anabranch.compiler.functions.statements import execute
 
     for name, value in parameters.items():
-        frame.bind(name, value)
+        frame.hold(name, value)
     node = frame.callee.node
     if isinstance(node, ast.Lambda):
         frame.outcome.returned.add(evaluate(frame, node.body))

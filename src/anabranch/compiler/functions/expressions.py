@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from anabranch.compiler.functions import attributes, closures, methods, operators
+from anabranch.compiler.functions import attributes, closures, methods, operators, outside
 from anabranch.compiler.functions.attributes import outer
 from anabranch.compiler.functions.calls import arguments_of, call
 from anabranch.compiler.functions.containers import (
@@ -81,6 +81,12 @@ def _from_outside(frame: Frame, node: ast.AST, name: str) -> Value:
     home = root.home
     frame.analysis.rely(root.key, name)
     if name in home:
+        inside = not isinstance(home[name], outside.NAMED)
+        write = frame.analysis.neighbours.of_global(home, root.file, name, inside=inside)
+        if not frame.must_stay(node, name, write):
+            return UNKNOWN
+        if inside:
+            frame.analysis.reads(f"the global `{name}`", home)
         return outer(frame, node, home[name], name)
     known = home.get("__builtins__", builtins)
     table = vars(known) if isinstance(known, types.ModuleType) else known
@@ -94,7 +100,10 @@ def _from_cell(frame: Frame, node: ast.AST, root: Callee, name: str) -> Value:
         real = root.cells[name].cell_contents
     except ValueError:
         return frame.report(node, f"reads `{name}` of the function around it, not set yet")
-    return outer(frame, node, real, name)
+    if not isinstance(real, outside.NAMED):
+        frame.analysis.reads(f"the variable `{name}`", root.cells[name])
+    write = frame.analysis.neighbours.of_variable(root.file, root.scopes, name)
+    return outer(frame, node, real, name) if frame.must_stay(node, name, write) else UNKNOWN
 
 
 def _attribute(frame: Frame, node: ast.Attribute) -> Value:
@@ -224,7 +233,7 @@ def _formatted(frame: Frame, node: ast.FormattedValue) -> Value:
 
 def _walrus(frame: Frame, node: ast.NamedExpr) -> Value:
     value = evaluate(frame, node.value)
-    frame.bind(node.target.id, value)
+    frame.bind(node, node.target.id, value)
     return value
 
 

@@ -10,6 +10,7 @@ from types import CellType
 from typing import Any
 
 from anabranch.compiler.functions.heap import MANY, Heap
+from anabranch.compiler.functions.neighbours import Neighbours, Write
 from anabranch.compiler.functions.scope import Names
 from anabranch.compiler.functions.source import Scope
 from anabranch.compiler.functions.values import NOTHING, UNKNOWN, Obj, Value
@@ -81,8 +82,8 @@ class Callee:
     """Variables of comprehensions that it was made in."""
     defaults: tuple[Value, ...] = ()
     named_defaults: Mapping[str, Value] = field(default_factory=dict)
-    owner: type | None = None
-    """The class it is a method of."""
+    scopes: tuple[Scope, ...] = ()
+    """The functions that it is written in and that have run before the call."""
 
 
 @dataclass(slots=True)
@@ -109,6 +110,9 @@ class Analysis:
         self.globals: dict[str, set[str]] = {}
         self.modules: dict[str, set[str]] = {}
         self.attributes: dict[str, set[str]] = {}
+        self.neighbours = Neighbours()
+        self.data: dict[int, tuple[str, Any]] = {}
+        self.callees: dict[Any, Callee | None] = {}
         self.filled: dict[Obj, frozenset[str]] = {}
         """Columns that dicts surely have, each time they are given out as rows."""
         self.steps = 0
@@ -120,8 +124,10 @@ class Analysis:
         self.results: dict[Any, Value] = {}
 
     def begin(self) -> None:
-        """Look through everything once more, with what the heap holds by now."""
-        self.reasons.clear()
+        """Look through everything once more, with what the heap holds by now.
+
+        Reasons stay: what was refused may have come back to where it was refused as unknown.
+        """
         self.filled.clear()
         self.outcomes.clear()
 
@@ -143,6 +149,11 @@ class Analysis:
     def rely_on(self, kind: type, name: str) -> None:
         """Note that an attribute of a class or of its instances was read."""
         self.attributes.setdefault(class_name(kind), set()).add(name)
+
+    def reads(self, what: str, *holders: Any) -> None:
+        """Note data that exists before the call, and what it is read from."""
+        for each in holders:
+            self.data.setdefault(id(each), (what, each))
 
     def context(self, where: Any) -> int:
         """A number for a function with its arguments."""
@@ -172,6 +183,18 @@ class Frame:
         self.analysis.report(text, self.callee.file, line)
         return UNKNOWN
 
+    def must_stay(self, node: ast.AST, label: str, write: Write | None) -> bool:
+        """Note that something read is written by somebody else; whether it is not.
+
+        What the function itself writes is found where it does.
+        """
+        root = root_of(self.callee)
+        if write is None or write.is_within(root.file, root.node):
+            return True
+        text = f"reads `{label}`, which {write} changes"
+        self.report(node, f"{text}: pass it in the record, or keep it in `state.value`")
+        return False
+
     def step(self) -> None:
         """Count, so that a look through everything ends."""
         self.analysis.steps += 1
@@ -186,7 +209,28 @@ class Frame:
         """The place of a variable that functions inside share."""
         return self.heap.make((self.context, "cell", name), "cell")
 
-    def bind(self, name: str, value: Value) -> None:
+    def bind(self, node: ast.AST, name: str, value: Value) -> None:
+        """Let a name hold something, whichever kind of statement binds it."""
+        names, spelt = self.callee.names, mangled(name, self.callee.within)
+        if not names.declared_global.isdisjoint({name, spelt}):
+            text = f"writes the global `{name}`: return it in the row, or keep it in `state.value`"
+            self.report(node, text)
+        elif names.declared_nonlocal.isdisjoint({name, spelt}):
+            self.hold(spelt, value)
+        elif (owner := self._owner(name)) is not None:
+            owner.heap.add(owner.heap.item(owner.cell(name)), value)
+        else:
+            text = f"writes `{name}` of the function around it, which outlives the call"
+            self.report(node, f"{text}: keep it in `state.value` of .key_by(...).process(...)")
+
+    def _owner(self, name: str) -> Frame | None:
+        """The call around this one, of those looked through, that a variable belongs to."""
+        parent = self.callee.parent
+        while parent is not None and name not in parent.callee.names.local:
+            parent = parent.callee.parent
+        return parent
+
+    def hold(self, name: str, value: Value) -> None:
         """Let a variable of this function hold something."""
         if self.flow is None:
             return

@@ -38,6 +38,7 @@ from anabranch.compiler.functions.iteration import (
     truth,
     unordered_elements,
 )
+from anabranch.compiler.functions.operators import keyable
 from anabranch.compiler.functions.values import (
     NONE,
     NOTHING,
@@ -81,6 +82,8 @@ def _dict(frame: Frame, node: ast.AST, name: str, given: Arguments) -> Value:
         else:
             pairs = iterated(frame, node, each)
             inside = iterated(frame, node, pairs)
+            if not keyable(frame, node, _not_by_identity(frame, inside)):
+                return UNKNOWN
             extra = (extra[0] | inside, extra[1] | inside | SCALAR)
     if given.more is not None:
         extra = (extra[0] | UNKNOWN, extra[1] | UNKNOWN)
@@ -90,6 +93,16 @@ def _dict(frame: Frame, node: ast.AST, name: str, given: Arguments) -> Value:
         layers.append((EVERY, given.more_named))
         extra = (extra[0] | given.more_named, extra[1] | SCALAR)
     return made_dict(frame, node, tuple(layers), extra)
+
+
+def _not_by_identity(frame: Frame, value: Value) -> Value:
+    """What has a hash of its own: functions and objects made in a call have none (`classes.py`)."""
+    return frozenset(
+        atom
+        for atom in value
+        if not (isinstance(atom, Obj) and frame.heap.item(atom).kind in ("instance", "closure"))
+        and not (isinstance(atom, Known) and isinstance(atom.real, outside.CALLABLES))
+    )
 
 
 def _defaultdict(frame: Frame, node: ast.AST, name: str, given: Arguments) -> Value:
@@ -179,6 +192,8 @@ def _getattr(frame: Frame, node: ast.AST, name: str, given: Arguments) -> Value:
 
 def _copy(frame: Frame, node: ast.AST, name: str, given: Arguments) -> Value:
     found: Value = NOTHING
+    if name == "copy.deepcopy" and refused(frame, node, name, given.every(), ordered=False):
+        return UNKNOWN  # it asks whatever is inside, at any depth, how it is copied
     for atom in given.first(0) or NOTHING:
         if isinstance(atom, Const | Plain):
             found |= frozenset({atom})

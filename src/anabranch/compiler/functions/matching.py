@@ -49,10 +49,10 @@ def _bind(frame: Frame, pattern: ast.pattern, value: Value) -> None:  # noqa: C9
             if inner is not None:
                 _bind(frame, inner, value)
             if name is not None:
-                frame.bind(name, value)
+                frame.bind(pattern, name, value)
         case ast.MatchStar(name=name):
             if name is not None:
-                frame.bind(name, new(frame, pattern, "list", value, tag="rest"))
+                frame.bind(pattern, name, new(frame, pattern, "list", value, tag="rest"))
         case ast.MatchSequence() | ast.MatchMapping():
             _bind_inside(frame, pattern, value)
         case ast.MatchClass():
@@ -81,7 +81,7 @@ def _bind_inside(frame: Frame, pattern: ast.MatchSequence | ast.MatchMapping, va
         _bind(frame, part, looked_up(frame, pattern, value, evaluate(frame, key), part=False))
     if pattern.rest is not None:
         inside = looked_up(frame, pattern, value, frozenset(), part=False)
-        frame.bind(pattern.rest, new(frame, pattern, "dict", inside, PLAIN, tag="rest"))
+        frame.bind(pattern, pattern.rest, new(frame, pattern, "dict", inside, PLAIN, tag="rest"))
 
 
 def _bind_class(frame: Frame, pattern: ast.MatchClass, value: Value) -> None:

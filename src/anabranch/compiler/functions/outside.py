@@ -41,6 +41,8 @@ MAPPINGS = (
     types.MappingProxyType,
 )  # fmt: skip
 CALLABLES = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, type)
+NAMED = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type)
+"""What is no data: its attributes are looked at one by one."""
 LARGEST = 2_000
 """Values in a container that are compared when a task starts: some tenths of a millisecond."""
 _WIDEST = 12
@@ -165,6 +167,21 @@ def _all(reals: Iterable[Any], label: str) -> Value | None:
         found |= value
     constants = frozenset(atom for atom in found if isinstance(atom, Const))
     return (found - constants) | SCALAR if len(constants) > _WIDEST else found
+
+
+def objects_in(real: Any) -> list[Any]:
+    """The containers and objects in a container, at any depth, that can be changed."""
+    waiting, seen, found = [real], {id(real)}, list[Any]()
+    while waiting and len(found) <= LARGEST:
+        each = waiting.pop()
+        if type(each) not in CONTAINERS and type(each) is not tuple:
+            continue
+        inner = [*each.values()] if type(each) in MAPPINGS else [*each]
+        new = [one for one in inner if id(one) not in seen and type(one) not in CONSTANTS]
+        seen.update(id(one) for one in new)
+        waiting += new
+        found += [one for one in new if type(one) in CONTAINERS or is_user_class(type(one))]
+    return found
 
 
 def too_large(real: Any, most: int = LARGEST) -> bool:

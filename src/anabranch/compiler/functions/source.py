@@ -30,6 +30,8 @@ class Written:
 
     node: Scope
     within: str | None
+    around: tuple[Scope, ...] = ()
+    """The functions it is written in, from the outermost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,7 @@ _files: dict[tuple[str, int], _File | None] = {}
 
 def written(code: CodeType) -> Written | None:
     """The tree that a code object was compiled from; None where that is not certain."""
-    linecache.checkcache(code.co_filename)
-    text = "".join(linecache.getlines(code.co_filename))
+    text = text_of(code.co_filename)
     file = _file(code, text) if text else None
     if file is None:
         return None
@@ -54,6 +55,12 @@ def written(code: CodeType) -> Written | None:
         return None
     fitting = [each for each in file.nodes.get(place, ()) if _spans(each.node, code)]
     return fitting[0] if len(fitting) == 1 else None
+
+
+def text_of(file: str) -> str:
+    """What is written in a file now; nothing if it cannot be had."""
+    linecache.checkcache(file)
+    return "".join(linecache.getlines(file))
 
 
 def same(one: CodeType, other: CodeType) -> bool:
@@ -101,7 +108,7 @@ def _read(text: str, name: str, flags: int) -> _File | None:
     for code in _codes(module):
         codes.setdefault((code.co_firstlineno, code.co_name), []).append(code)
     nodes: dict[tuple[int, str], list[Written]] = {}
-    for each in _scopes(tree, None):
+    for each in _scopes(tree, None, ()):
         nodes.setdefault(_place(each.node), []).append(each)
     return _File(text, codes, nodes)
 
@@ -113,12 +120,14 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(each)
 
 
-def _scopes(node: ast.AST, within: str | None) -> Iterator[Written]:
+def _scopes(node: ast.AST, within: str | None, around: tuple[Scope, ...]) -> Iterator[Written]:
     for child in ast.iter_child_nodes(node):
         inner = child.name if isinstance(child, ast.ClassDef) else within
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            yield Written(child, within)
-        yield from _scopes(child, inner)
+            yield Written(child, within, around)
+            yield from _scopes(child, inner, (*around, child))
+        else:
+            yield from _scopes(child, inner, around)
 
 
 def _place(node: Scope) -> tuple[int, str]:

@@ -220,7 +220,7 @@ def _handle(frame: Frame, handler: ast.ExceptHandler) -> None:
             if isinstance(atom, Const):
                 frame.report(handler, "catches something that is no exception")
     if handler.name is not None:
-        frame.bind(handler.name, SCALAR)
+        frame.bind(handler, handler.name, SCALAR)
     execute(frame, handler.body)
 
 
@@ -254,12 +254,12 @@ def _function(frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Non
     value: Value = closure(frame, node)
     for each in reversed(node.decorator_list):
         value = call(frame, each, evaluate(frame, each), Arguments([value]))
-    frame.bind(node.name, value)
+    frame.bind(node, node.name, value)
 
 
 def _class(frame: Frame, node: ast.ClassDef) -> None:
     text = f"makes the class {node.name} anew in every call: define it outside"
-    frame.bind(node.name, frame.report(node, text))
+    frame.bind(node, node.name, frame.report(node, text))
 
 
 def _assert(frame: Frame, node: ast.Assert) -> None:
@@ -277,7 +277,7 @@ def _assert(frame: Frame, node: ast.Assert) -> None:
 def _import(frame: Frame, node: ast.Import) -> None:
     for alias in node.names:
         root = alias.name if alias.asname else alias.name.partition(".")[0]
-        frame.bind(alias.asname or root, _module(frame, node, alias.name, root))
+        frame.bind(node, alias.asname or root, _module(frame, node, alias.name, root))
 
 
 def _module(frame: Frame, node: ast.AST, name: str, bound: str) -> Value:
@@ -297,7 +297,7 @@ def _import_from(frame: Frame, node: ast.ImportFrom) -> None:
         else:
             (atom,) = _module(frame, node, node.module, node.module)
             value = read(frame, node, atom, alias.name)
-        frame.bind(alias.asname or alias.name, value)
+        frame.bind(node, alias.asname or alias.name, value)
 
 
 def _nothing(frame: Frame, node: ast.stmt) -> None:

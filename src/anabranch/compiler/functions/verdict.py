@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from anabranch.compiler.reason import Reason
 
@@ -76,6 +76,17 @@ class Relied:
 
 
 @dataclass(frozen=True, slots=True)
+class Data:
+    """The data itself that a proof read and that exists before the call: what others may change.
+
+    Each with what it is, in words: the globals that a name was read from, a variable of a function
+    around, an object, a class. Functions, classes and modules as such are no data.
+    """
+
+    found: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What a function does, apart from the `state` it is given and its own fresh record."""
 
@@ -88,3 +99,4 @@ class Verdict:
     reasons: tuple[Reason, ...] = ()
     """Why it is proved, or everything that prevents it."""
     relied: Relied = field(default_factory=Relied)
+    data: Data = field(default_factory=Data, compare=False, repr=False)

@@ -9,10 +9,19 @@ import sys
 from datetime import datetime, timedelta
 from typing import Any
 
-from tests.compiler.functions.corpus import called, counted, hostile, rebuilt, stateful, subtle
+from tests.compiler.functions.corpus import (
+    called,
+    counted,
+    hostile,
+    neighbours,
+    reaching,
+    rebuilt,
+    stateful,
+    subtle,
+)
 from tests.compiler.functions.corpus.case import CASES, Case
 
-MODULES = (called, counted, hostile, rebuilt, stateful, subtle)
+MODULES = (called, counted, hostile, neighbours, reaching, rebuilt, stateful, subtle)
 USERS = ("ann", "bob", "", "Zoé ")
 
 
