@@ -1,17 +1,21 @@
 """Kept values come back as they were, and bytes that nobody wrote are refused."""
 
+import functools
 import math
 from collections import OrderedDict, namedtuple
+from dataclasses import dataclass, field, make_dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import IntEnum
 from zoneinfo import ZoneInfo
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.errors import CheckpointError
+from anabranch.state import classes
 from anabranch.state.codec import DEEPEST, decode, encode
 
 ZONES = [None, UTC, timezone(timedelta(hours=-3.5)), ZoneInfo("Europe/Berlin"), ZoneInfo("UTC")]
@@ -177,3 +181,103 @@ def test_any_bytes_are_a_value_or_refused(noise):
 def test_nonsense_is_refused(code):
     with pytest.raises(CheckpointError, match=r"^a kept value "):
         decode(code)
+
+
+# Dataclasses
+
+
+@dataclass
+class Spot:
+    x: int
+    tags: list = field(default_factory=list)
+
+    def __post_init__(self):
+        message = "never called to decode"
+        if self.x == 7:
+            raise AssertionError(message)
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    begin: Spot | None
+    end: "Spot"
+
+
+@dataclass
+class Words(dict):
+    x: int
+
+
+def test_a_dataclass_comes_back_field_by_field_and_none_of_its_code_runs():
+    spot = Spot(1, ["a"])
+    spot.x = 7
+    leg = Leg(None, spot)
+    found = decode(encode({"leg": [leg]}))
+    assert found == {"leg": [leg]}
+    assert type(found["leg"][0]) is Leg
+    assert encode(leg) == encode(found["leg"][0])
+
+
+def test_the_bytes_of_a_dataclass_are_part_of_the_format():
+    made = make_dataclass("Spot", ["x", "tags"], namespace={"__module__": "m"})
+    code = "01" + "43" + "066d2e53706f74" + "02" + "0178" + "4e" + "0474616773" + "4c00"
+    assert code == encode(made(None, [])).hex()
+    assert made(None, []) == decode(bytes.fromhex(code))
+
+
+def test_a_class_that_the_program_does_not_have_is_never_looked_for():
+    code = encode(Spot(1)).replace(b"Spot", b"Spqr")
+    with pytest.raises(CheckpointError, match=r"Spqr, and no operator of this program refers to"):
+        decode(code)
+    evil = b"\x01C" + bytes([len(b"subprocess.Popen")]) + b"subprocess.Popen" + b"\x00"
+    with pytest.raises(CheckpointError, match=r"a kept value is a subprocess\.Popen"):
+        decode(evil)
+
+
+def test_other_fields_than_the_class_has_are_refused():
+    code = encode(Spot(1)).replace(b"\x04tags", b"\x04tugs")
+    with pytest.raises(CheckpointError, match="has other fields than the class has now"):
+        decode(code)
+
+
+def test_a_dataclass_that_is_more_than_its_fields_is_refused():
+    spot = Spot(1)
+    spot.more = 2
+    with pytest.raises(TypeError, match=r"^a Spot with an attribute 'more' cannot be kept$"):
+        encode(spot)
+    with pytest.raises(TypeError, match=r"^a Words cannot be kept$"):
+        encode(Words(1))
+    with pytest.raises(TypeError, match=r"^a type cannot be kept$"):
+        encode(Spot)
+
+
+def uses(record, state, *, given: "dict[str, Leg] | None" = None):
+    def inner():
+        return Leg(None, record)
+
+    state.value = inner()
+    return given
+
+
+class Uses:
+    made = Leg
+
+    def method(self, record: Spot) -> None:
+        """Name a class in an annotation only."""
+
+
+@pytest.mark.parametrize(
+    ("one", "expected"),
+    [
+        (uses, {"Leg", "Spot"}),
+        (functools.partial(uses, state=None), {"Leg", "Spot"}),
+        (Uses().method, {"Leg", "Spot"}),
+        (Spot, {"Spot"}),
+        (len, set()),
+        (pl.col("x").sum, set()),
+    ],
+)
+def test_the_classes_that_a_function_refers_to_are_known(monkeypatch, one, expected):
+    monkeypatch.setattr(classes, "_KNOWN", {})
+    classes.know_all(one)
+    assert expected == {kind.__name__ for kind in classes._KNOWN.values()}

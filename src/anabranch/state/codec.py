@@ -14,12 +14,14 @@
     e  length  bytes      Decimal, as text
     L U S Z  count  ...   list, tuple, set, frozenset (sets in the order of their encodings)
     D  count  ...         dict: key, value, in its own order
+    C  length  bytes  count  ...   dataclass: its name, then length bytes, value for each field
     zone    = fold (1 byte), N | o (offset: 4 4 4 bytes, name: s or N) | z length bytes (a name)
     length, count = 7 bits a byte, the lowest first, the highest bit says that more follow
 
 Values of the same type that are equal have the same bytes, except that 0.0 and -0.0 stay what they
 are, dicts keep their order and decimals their digits: nothing that a program can see is lost. Only
-the types themselves are taken, no subclasses: those would come back as something else.
+the types themselves are taken, no subclasses: those would come back as something else. A dataclass
+comes back only where the program has one of that name (see `classes`): nothing is ever imported.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from typing import Any, NoReturn, TypeAlias
 from zoneinfo import ZoneInfo
 
 from anabranch.errors import CheckpointError
+from anabranch.state import classes
 
 VERSION = 1
 DEEPEST = 64
@@ -55,11 +58,13 @@ def encode(value: Any) -> bytes:
     {'a': [1, None, (2.5, b'x')]}
     """
     out = [_HEAD]
-    write = _WRITERS.get(type(value))
-    if write is None:
-        _refuse(value)
-    write(value, out, 0)
+    (_WRITERS.get(type(value)) or _writer(value))(value, out, 0)
     return b"".join(out)
+
+
+def encode_as(kind: type, other: type) -> None:
+    """Encode values of a type as if they were of another: they come back as that."""
+    _WRITERS[kind] = _WRITERS[other]
 
 
 def decode(code: bytes) -> Any:
@@ -88,10 +93,34 @@ def _refuse(value: Any) -> NoReturn:
 
 
 def _write(value: Any, out: _Out, depth: int) -> None:
-    write = _WRITERS.get(type(value))
-    if write is None:
+    (_WRITERS.get(type(value)) or _writer(value))(value, out, depth)
+
+
+def _writer(value: Any) -> Callable[[Any, _Out, int], None]:
+    """What writes values of a type that was not met before: a dataclass."""
+    kind = type(value)
+    if not classes.can_be_known(kind):
         _refuse(value)
-    write(value, out, depth)
+    classes.know(kind)
+    head, names = _named(b"C", classes.name_of(kind)), classes.fields_of(kind)
+    head += _length(len(names))
+    marks = [(name, _named(b"", name)) for name in names]
+
+    def write(value: Any, out: _Out, depth: int) -> None:
+        classes.require_fields_only(value, names)
+        out.append(head)
+        deeper = _deeper(depth)
+        for name, mark in marks:
+            out.append(mark)
+            _write(getattr(value, name), out, deeper)
+
+    _WRITERS[kind] = write
+    return write
+
+
+def _named(tag: bytes, name: str) -> bytes:
+    body = name.encode()
+    return tag + _length(len(body)) + body
 
 
 def _fixed(tag: bytes) -> Callable[[Any, _Out, int], None]:
@@ -168,10 +197,7 @@ def _items(tag: bytes) -> Callable[[Any, _Out, int], None]:
         deeper = _deeper(depth)
         for each in value:
             # As _write does, without a call more: states are encoded once a key and epoch.
-            one = _WRITERS.get(type(each))
-            if one is None:
-                _refuse(each)
-            one(each, out, deeper)
+            (_WRITERS.get(type(each)) or _writer(each))(each, out, deeper)
 
     return write
 
@@ -376,6 +402,15 @@ def _dict(reader: _Reader, depth: int) -> dict[Any, Any]:
     return found
 
 
+def _instance(reader: _Reader, depth: int) -> Any:
+    kind = classes.named(reader.sized().decode())
+    found: dict[str, Any] = {}
+    for _ in range(reader.count(depth)):
+        name = reader.sized().decode()
+        found[name] = reader.value(depth + 1)
+    return classes.made(kind, found)
+
+
 def _list(reader: _Reader, depth: int) -> list[Any]:
     return [reader.value(depth + 1) for _ in range(reader.count(depth))]
 
@@ -411,6 +446,7 @@ _BY_TAG: dict[bytes, Callable[[_Reader, int], Any]] = {
     b"S": _set,
     b"Z": lambda reader, depth: frozenset(_set(reader, depth)),
     b"D": _dict,
+    b"C": _instance,
 }
 _READERS = {tag[0]: read for tag, read in _BY_TAG.items()}
 
