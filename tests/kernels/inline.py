@@ -13,7 +13,7 @@ import anabranch as ab
 from anabranch.compiler.compile import plan_of
 from anabranch.kernels.bundle import from_blob, in_order, to_blob, visible
 from anabranch.kernels.head_task import HeadTask
-from anabranch.kernels.region import lower
+from anabranch.kernels.region import lower_head, lower_lanes
 from anabranch.kernels.results import END, EpochInput
 from anabranch.program.log import Cut
 from anabranch.state.slices import Owners
@@ -67,16 +67,15 @@ class _Run:
         self.choices = choices
         self.draw = random.Random(choices.seed)
         owners = Owners.spread(slices=choices.slices, lanes=choices.width)
-        head: Any = lower(self.plan, self.plan.head)
-        self.head: HeadTask = head.route(owners)
-        self.keyed: Any = None if self.plan.keyed is None else lower(self.plan, self.plan.keyed)
+        self.head: HeadTask = lower_head(self.plan).route(owners)
+        self.lane: Any = lower_lanes(self.plan)
         self.greatest: dict[Any, Any] = dict.fromkeys(self.plan.read.source.partitions())
         self.watermark: int | None = None
         self.ran = Ran()
 
     def all(self, log: Sequence[Cut]) -> Ran:
-        states = [self.keyed.empty() for _ in range(self.choices.width)] if self.keyed else []
-        deltas: list[list[pl.DataFrame]] = [[] for _ in states]
+        states = [self.lane.restore({}) for _ in range(self.choices.width)] if self.lane else []
+        deltas: list[list[Any]] = [[] for _ in states]
         epochs = []
         for number, cut in enumerate(log):
             before = self.watermark
@@ -86,7 +85,7 @@ class _Run:
             epochs.append((number, parts, before, self._close(cut)))
         for start in range(0, len(epochs), self.choices.group):
             group = epochs[start : start + self.choices.group]
-            if self.keyed is None:
+            if self.lane is None:
                 self._direct(group)
             elif not self._lanes(group, states, deltas):
                 break
@@ -147,16 +146,18 @@ class _Run:
                 for number, parts, before, after in group
             ]
             if self.choices.restart:
-                states[lane] = self.keyed.restore(deltas[lane], states[lane].version)
+                names = self.lane.operators
+                made = {name: [each[name] for each in deltas[lane]] for name in names}
+                states[lane] = self.lane.restore(made)
             if self.choices.lose:
-                self.keyed.run(inputs, states[lane])
-            result = self.keyed.run(inputs, states[lane])
+                self.lane.run(inputs, states[lane])
+            result = self.lane.run(inputs, states[lane])
             if result.error:
                 self.ran.error = result.error
                 return False
             states[lane] = result.state
             if self.choices.fold:
-                states[lane] = result.state.fold(result.state.version - self.draw.randint(0, 1))
+                states[lane] = result.state.fold()
             deltas[lane] += result.deltas
             for at, output in enumerate(result.outputs):
                 assert output.epoch == group[at][0]

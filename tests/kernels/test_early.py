@@ -14,9 +14,9 @@ from polars.testing import assert_frame_equal
 import anabranch as ab
 from anabranch.compiler.compile import plan_of
 from anabranch.kernels.bundle import TIME
-from anabranch.kernels.early import EarlyPartials
 from anabranch.kernels.head_task import HeadTask
-from anabranch.kernels.region import lower
+from anabranch.kernels.region import lower_head
+from anabranch.kernels.windows.early import EarlyPartials
 from anabranch.state.slices import Owners
 
 SCHEMA = {"ad": pl.String, "kind": pl.Int64, "n": pl.Int64, "at": pl.Datetime("us")}
@@ -37,9 +37,7 @@ def head_of(how: str, by: list[str], **aggregates: Any) -> HeadTask:
         .write(ab.sinks.Memory("out"))
     )
     plan = plan_of(program.freeze())
-    task = lower(plan, plan.head)
-    assert isinstance(task, HeadTask)
-    return task.route(Owners.spread(16, 2))
+    return lower_head(plan).route(Owners.spread(16, 2))
 
 
 AGGREGATES = {

@@ -12,7 +12,8 @@ import anabranch as ab
 from anabranch.compiler.compile import plan_of
 from anabranch.errors import RunError
 from anabranch.kernels.bundle import from_blob, in_order, order_columns, to_blob, visible
-from anabranch.kernels.region import lower
+from anabranch.kernels.lane_task import LaneState
+from anabranch.kernels.region import lower_head, lower_lanes
 from anabranch.kernels.results import END, EpochInput
 from anabranch.state.slices import Owners
 from anabranch.testing import assert_same_rows, run_sequential
@@ -40,9 +41,7 @@ def rows_of(made) -> Any:
 
 def tasks(made):
     plan = plan_of(made.freeze())
-    task: Any = lower(plan, plan.head)
-    head = task.route(Owners.spread(slices=8, lanes=1))
-    return head, None if plan.keyed is None else lower(plan, plan.keyed)
+    return lower_head(plan).route(Owners.spread(slices=8, lanes=1)), lower_lanes(plan)
 
 
 # The three programs of the spine
@@ -218,11 +217,11 @@ def test_epochs_before_the_one_that_failed_are_kept():
         EpochInput(n, [head.run(frame[n : n + 1], 0, n).parts[0]], None, None) for n in range(3)
     ]
 
-    result = keyed.run(epochs, keyed.empty())
+    result = keyed.run(epochs, keyed.restore({}))
 
     assert "ValueError: two" == result.error.text
     assert [0, 1] == [output.epoch for output in result.outputs]
-    assert 2 == len(result.deltas) == result.state.version
+    assert 2 == len(result.deltas) == result.state.views["process-1"].version
     again = keyed.run(epochs[:1], result.state)
     assert [3] == again.outputs[0].rows["n"].to_list()
 
@@ -405,15 +404,20 @@ def test_a_version_stays_as_it_was():
     def value(result):
         return result.outputs[-1].rows["n"].to_list()
 
-    two = keyed.run(epochs[:2], keyed.empty()).state
+    two = keyed.run(epochs[:2], keyed.restore({})).state
     first, second = keyed.run(epochs[2:3], two), keyed.run(epochs[2:3], two)
     assert [3] == value(first) == value(second)
     four = keyed.run(epochs[3:], first.state).state
     assert [5] == value(keyed.run(epochs[:1], four))
-    assert [2] == value(keyed.run(epochs[:1], four.at(1)))
-    folded = four.fold(2)
-    assert [4] == value(keyed.run(epochs[:1], folded.at(3)))
-    assert [5] == value(keyed.run(epochs[:1], folded))
+    (view,) = four.views.values()
+
+    def begun(state):
+        return LaneState({"process-1": state})
+
+    assert [2] == value(keyed.run(epochs[:1], begun(view.at(1))))
+    folded = view.fold(2)
+    assert [4] == value(keyed.run(epochs[:1], begun(folded.at(3))))
+    assert [5] == value(keyed.run(epochs[:1], begun(folded)))
     with pytest.raises(LookupError, match="no state at version 1: 2 to 4 are known"):
         folded.at(1)
 
@@ -427,12 +431,10 @@ def test_an_epoch_that_changes_nothing_has_an_empty_delta():
     frame = rows_of(made)
     part = head.run(frame, 0, 0).parts[0]
 
-    result = keyed.run([EpochInput(n, [part], None, None) for n in range(3)], keyed.empty())
+    result = keyed.run([EpochInput(n, [part], None, None) for n in range(3)], keyed.restore({}))
 
-    assert [1, 0, 0] == [delta.height for delta in result.deltas]
-    assert {"slice": pl.UInt16(), "key": pl.Binary(), "value": pl.Binary()} == dict(
-        result.deltas[1].schema
-    )
+    assert [1, 0, 0] == [each["process-1"].height for each in result.deltas]
+    assert result.deltas[0]["process-1"].schema == result.deltas[1]["process-1"].schema
 
 
 def test_a_state_is_what_whole_says():
@@ -442,16 +444,18 @@ def test_a_state_is_what_whole_says():
         frame = rows_of(made)
         part = head.run(frame, 0, 0).parts[0]
         state = keyed.run(
-            [EpochInput(n, [part], None, None) for n in range(3)], keyed.empty()
+            [EpochInput(n, [part], None, None) for n in range(3)], keyed.restore({})
         ).state
 
-        everything = state.whole()
+        ((name, everything),) = state.whole().items()
 
         assert 5 == everything.height
         assert everything["slice"].is_sorted()
         last = EpochInput(9, [part], None, END)
         expected = keyed.run([last], state).outputs[0].rows
-        assert expected.equals(keyed.run([last], keyed.restore([everything])).outputs[0].rows)
+        assert expected.equals(
+            keyed.run([last], keyed.restore({name: [everything]})).outputs[0].rows
+        )
 
 
 # Travel and shape
@@ -460,8 +464,7 @@ def test_a_state_is_what_whole_says():
 def test_tasks_travel():
     for made in (high_mobility(1), program(window(n=ab.count()), ROWS)):
         plan = plan_of(made.freeze())
-        for region in plan.regions:
-            task = lower(plan, region)
+        for task in (lower_head(plan), lower_lanes(plan)):
             assert cloudpickle.loads(cloudpickle.dumps(task)) is not None
 
 
@@ -474,15 +477,15 @@ def test_a_task_that_travelled_gives_the_same():
     part, other = head.run(frame, 0, 0).parts[0], moved_head.run(frame, 0, 0).parts[0]
     assert part.equals(other)
     epoch = EpochInput(0, [part], None, END)
-    expected = keyed.run([epoch], keyed.empty()).outputs[0].rows
-    assert expected.equals(moved_keyed.run([epoch], moved_keyed.empty()).outputs[0].rows)
+    expected = keyed.run([epoch], keyed.restore({})).outputs[0].rows
+    assert expected.equals(moved_keyed.run([epoch], moved_keyed.restore({})).outputs[0].rows)
 
 
 def test_rows_have_the_sinks_columns_and_order_columns_even_if_there_are_none():
     for made in (high_mobility(1), program(window(n=ab.count()), ROWS)):
         plan = plan_of(made.freeze())
-        keyed: Any = lower(plan, plan.keyed)
-        rows = keyed.run([EpochInput(0, [], None, None)], keyed.empty()).outputs[0].rows
+        keyed: Any = lower_lanes(plan)
+        rows = keyed.run([EpochInput(0, [], None, None)], keyed.restore({})).outputs[0].rows
         expected = plan.graph.output(plan.write.port).schema
         assert dict(expected) == dict(visible(rows).schema)
         assert order_columns(rows.columns)

@@ -124,10 +124,10 @@ def test_a_lane_s_rows_come_with_its_result():
     exchange = CarriedExchange()
     parts = [exchange.write(replace(NAME, epoch=at), {0: b"rows" * at}) for at in (7, 8)]
     epochs = (EpochDone(7, 1, 0, parts[0]), EpochDone(8, 1, 0, parts[1]), EpochDone(9, 0, 0))
-    done = LaneDone(1, "v", epochs, "path")
+    done = LaneDone(1, "v", epochs, {"n": "path"})
 
     back = lane_with_parts_from_bytes(lane_with_parts_to_bytes(done, exchange.written()))
 
     assert [b"rows" * 7, b"rows" * 8] == [each.part[BLOB] for each in back.epochs[:2]]
     assert back.epochs[2].part is None
-    assert ("v", "path") == (back.version, back.delta)
+    assert ("v", {"n": "path"}) == (back.version, back.deltas)

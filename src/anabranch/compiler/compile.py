@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from anabranch.compiler.joints import place_joints
-from anabranch.compiler.linear import LinearPlan, linear_plan
 from anabranch.compiler.plan import Plan
 from anabranch.compiler.regions import find_regions
+from anabranch.compiler.staged import StagedPlan, staged_plan
 from anabranch.compiler.strategies import choose_strategies
 from anabranch.compiler.traits import infer_traits
 from anabranch.program.graph import Graph
@@ -27,6 +27,6 @@ def compile_graph(graph: Graph) -> Plan:
     return plan
 
 
-def plan_of(graph: Graph) -> LinearPlan:
+def plan_of(graph: Graph) -> StagedPlan:
     """What the runtime can run of a graph today, or a refusal by name, line and reason."""
-    return linear_plan(compile_graph(graph))
+    return staged_plan(compile_graph(graph))

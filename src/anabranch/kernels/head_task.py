@@ -8,13 +8,13 @@ import polars as pl
 
 from anabranch.compiler.proof import Proof
 from anabranch.kernels.bundle import OFFSET, PARTITION, SLICE, TIME
-from anabranch.kernels.early import EarlyPartials
 from anabranch.kernels.failures import Failed, failing, told
 from anabranch.kernels.results import HeadResult, TaskError
-from anabranch.kernels.rows import records_of
-from anabranch.kernels.stateless import Chain
+from anabranch.kernels.stateless.chain import Chain
+from anabranch.kernels.stateless.python_rows import records_of
 from anabranch.kernels.times import micros_of
-from anabranch.kernels.windows import Windows
+from anabranch.kernels.windows.early import EarlyPartials
+from anabranch.kernels.windows.windows import Windows
 from anabranch.program.functions import OnError
 from anabranch.program.schema import TimeType
 from anabranch.state.slices import Owners, slice_of
@@ -75,6 +75,11 @@ class HeadTask:
             return HeadResult({}, frame.height, None, 0, failed.error)
         return HeadResult(parts, frame.height, greatest, letters + left_out)
 
+    def through(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Rows as they leave for the lanes, undivided."""
+        bundle, _, _ = self._entered(frame, 0, 0)
+        return self.chain.run(bundle)[0]
+
     def _entered(
         self, frame: pl.DataFrame, partition_index: int, first_row: int
     ) -> tuple[pl.DataFrame, int | None, int]:
@@ -87,6 +92,8 @@ class HeadTask:
             missing = self._without_time(frame, times)
             if entrance.timed:
                 columns.append(times.alias(TIME))
+        elif entrance.timed:
+            columns.append(pl.repeat(None, frame.height, dtype=pl.Int64, eager=True).alias(TIME))
         if entrance.ordered:
             end = first_row + frame.height
             same = pl.repeat(partition_index, frame.height, dtype=pl.Int32, eager=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 if TYPE_CHECKING:
-    from anabranch.kernels.state import StateView
+    from anabranch.kernels.lane_task import LaneState
 
 END = 2**63 - 1
 """The watermark at the end of time; the one before all time is None."""
@@ -67,14 +67,14 @@ class EpochOutput:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyedResult:
+class LaneResult:
     """What became of epochs in a lane.
 
-    Outputs and deltas are one an epoch. With an error they are those of the epochs before the one
-    that failed, and the state is the one after those.
+    Outputs and deltas, those by operator, are one an epoch. With an error they are those of the
+    epochs before the one that failed, and the state is the one after those.
     """
 
     outputs: Sequence[EpochOutput]
-    state: StateView
-    deltas: Sequence[pl.DataFrame]
+    state: LaneState
+    deltas: Sequence[Mapping[str, pl.DataFrame]]
     error: TaskError | None = field(default=None)

@@ -14,15 +14,13 @@ from uuid import uuid4
 
 from anabranch.clock import Clock
 from anabranch.compiler.compile import plan_of
-from anabranch.compiler.linear import LinearPlan
+from anabranch.compiler.staged import StagedPlan
 from anabranch.epoch.machine import Machine, Rules
 from anabranch.epoch.protocol import Offer
 from anabranch.epoch.triggers import Trigger
 from anabranch.epoch.watermarks import SourceTime
 from anabranch.errors import ProgramError
-from anabranch.kernels.head_task import HeadTask
-from anabranch.kernels.keyed_task import KeyedTask
-from anabranch.kernels.region import lower
+from anabranch.kernels.region import lower_head, lower_lanes
 from anabranch.program.graph import Graph
 from anabranch.program.operators.edges import Read
 from anabranch.runtime.deployment import Deployment, Durability
@@ -30,6 +28,7 @@ from anabranch.runtime.exchange import exchange_directory
 from anabranch.runtime.executor import Executor
 from anabranch.runtime.intake import Intake
 from anabranch.runtime.loop import Loop
+from anabranch.runtime.payload import Strand
 from anabranch.state.commit import CommitMachine
 from anabranch.state.commits import Commits
 from anabranch.state.layout import EpochPlan
@@ -100,15 +99,12 @@ def _checkpoint(settings: Settings, stack: ExitStack) -> Path:
 
 
 def _deployment(
-    plan: LinearPlan, settings: Settings, executor: Executor, run: int, root: Path, exchange: Path
+    plan: StagedPlan, settings: Settings, executor: Executor, run: int, root: Path, exchange: Path
 ) -> Deployment:
     graph = plan.graph
     (read,), (write,) = graph.sources, graph.sinks
-    tasks = [lower(plan, region) for region in plan.regions]
-    head, keyed = tasks[0], tasks[1] if len(tasks) > 1 else None
-    assert isinstance(head, HeadTask)
-    assert keyed is None or isinstance(keyed, KeyedTask)
-    lanes = 1 if keyed is None else settings.lanes or executor.slots
+    head, lane = lower_head(plan), lower_lanes(plan)
+    lanes = 1 if lane is None else settings.lanes or executor.slots
     owners = Owners.spread(slices=settings.slices, lanes=lanes)
     return Deployment(
         id=uuid4().hex,
@@ -117,8 +113,7 @@ def _deployment(
         source=read.source,
         source_name=read.name,
         head=head.route(owners),
-        keyed=keyed,
-        operator=None if plan.stateful is None else plan.stateful.name,
+        lane=lane,
         sink=write.sink.with_durability(settings.durability),
         sink_name=write.name,
         ordered=write.ordered,
@@ -201,9 +196,11 @@ def _offer(plan: EpochPlan) -> Offer:
     return Offer(plan.offsets, frozenset(plan.finished), hint, more=False)
 
 
-def _strands(recovered: Recovered, deployment: Deployment) -> dict[int, tuple[str, ...]]:
-    """The files of the state, by the lane that wrote them."""
-    strands: dict[int, tuple[str, ...]] = {}
-    for link in recovered.chains.get(deployment.operator or "", ()):
-        strands[link.lane] = (*strands.get(link.lane, ()), link.path)
+def _strands(recovered: Recovered, deployment: Deployment) -> dict[int, dict[str, Strand]]:
+    """The files of the state, by the lane that wrote them and the operator that they are of."""
+    strands: dict[int, dict[str, Strand]] = {}
+    for operator in () if deployment.lane is None else deployment.lane.operators:
+        for link in recovered.chains.get(operator, ()):
+            mine = strands.setdefault(link.lane, {})
+            mine[operator] = (*mine.get(operator, ()), link.path)
     return strands

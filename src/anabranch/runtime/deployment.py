@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from anabranch.connectors.base import Sink, Source
 from anabranch.kernels.head_task import HeadTask
-from anabranch.kernels.keyed_task import KeyedTask
+from anabranch.kernels.lane_task import LaneTask
 from anabranch.runtime.exchange import clear_epochs
 from anabranch.state.slices import Owners
 
@@ -28,9 +28,8 @@ class Deployment:
     source: Source
     source_name: str
     head: HeadTask
-    keyed: KeyedTask | None
-    operator: str | None
-    """The stateful operator's name, by which its deltas are kept."""
+    lane: LaneTask | None
+    """What a lane does; None where nothing is in lanes."""
     sink: Sink
     sink_name: str
     ordered: bool

@@ -8,7 +8,7 @@ what was planned is run again with the same offsets.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -37,7 +37,16 @@ from anabranch.errors import RunError
 from anabranch.runtime.deployment import Deployment
 from anabranch.runtime.executor import CycleResult, Executor, JobFailed
 from anabranch.runtime.intake import Intake
-from anabranch.runtime.payload import EpochDone, HeadDone, HeadItem, LaneDone, LaneItem, LaneJob
+from anabranch.runtime.payload import (
+    EpochDone,
+    HeadDone,
+    HeadItem,
+    LaneDone,
+    LaneItem,
+    LaneJob,
+    Strand,
+    Strands,
+)
 from anabranch.runtime.progress import progress_of
 from anabranch.runtime.stopwatch import Stopwatch
 from anabranch.runtime.tasks import BEGIN, merge
@@ -63,7 +72,8 @@ class _Lane:
     """A lane's state: its version, and the files it can be made of again."""
 
     version: str = BEGIN
-    strands: tuple[tuple[str, ...], ...] = ()
+    strands: dict[str, Strands] = field(default_factory=dict)
+    """By operator."""
     send_chain: bool = False
     moved: bool = False
     """Whether its slices are in files that other lanes wrote: then it writes all it has, once."""
@@ -74,7 +84,7 @@ class Group:
     """Consecutive epochs whose work is done, waiting for their commit."""
 
     epochs: tuple[int, ...]
-    deltas: Mapping[int, str]
+    deltas: Mapping[str, Mapping[int, str]]
 
 
 class Loop:
@@ -110,7 +120,11 @@ class Loop:
         self.on_progress: Callable[[dict[str, Any]], None] = lambda _: None
 
     def resume(
-        self, offers: Mapping[int, Offer], strands: Mapping[int, tuple[str, ...]], *, same: bool
+        self,
+        offers: Mapping[int, Offer],
+        strands: Mapping[int, Mapping[str, Strand]],
+        *,
+        same: bool,
     ) -> None:
         """Go on from a checkpoint: its planned epochs, and its state as files by lane.
 
@@ -121,8 +135,7 @@ class Loop:
         if not strands:
             return
         for lane, known in self._lanes.items():
-            own = (strands[lane],) if lane in strands else ()
-            known.strands = own if same else tuple(strands.values())
+            known.strands = _of_all([strands.get(lane, {})] if same else strands.values())
             known.version, known.send_chain, known.moved = uuid4().hex, True, not same
 
     def step(self) -> bool:
@@ -203,12 +216,14 @@ class Loop:
 
     def _widen(self, lanes: int) -> None:
         """Change the width between epochs: every new lane takes its slices from all old ones."""
-        strands = tuple(strand for known in self._lanes.values() for strand in known.strands)
+        strands = _joined(known.strands for known in self._lanes.values())
         self._deployment = self._deployment.with_lanes(lanes)
         self._executor.deploy(self._deployment)
         begun = any(known.version != BEGIN for known in self._lanes.values())
         self._lanes = {
-            lane: _Lane(uuid4().hex, strands, send_chain=True, moved=True) if begun else _Lane()
+            lane: _Lane(uuid4().hex, dict(strands), send_chain=True, moved=True)
+            if begun
+            else _Lane()
             for lane in range(lanes)
         }
         self._width, self._forced = None, True
@@ -246,7 +261,7 @@ class Loop:
 
     def _submit(self, cycle: Cycle) -> Future[CycleResult]:
         heads = self._head_items(cycle)
-        lanes = self._lane_jobs(cycle) if self._deployment.keyed is not None else {}
+        lanes = self._lane_jobs(cycle) if self._deployment.lane is not None else {}
         tasks = _divided(heads, self._executor.slots)
         if not tasks and not lanes:
             nothing: Future[CycleResult] = Future()
@@ -274,7 +289,8 @@ class Loop:
             LaneItem(work.epoch, work.attempt, self._parts(work.epoch), work.before, work.after)
             for work in cycle.lanes
         )
-        long = sum(len(strand) for strand in known.strands) >= SNAPSHOT_AFTER
+        lengths = [sum(map(len, strands)) for strands in known.strands.values()]
+        long = max(lengths, default=0) >= SNAPSHOT_AFTER
         snapshot = long or known.moved
         chain = known.strands if known.send_chain else None
         return LaneJob(lane, known.version, items, chain, snapshot)
@@ -333,17 +349,17 @@ class Loop:
     def _take_lanes(self, cycle: Cycle, lanes: Mapping[int, LaneDone]) -> None:
         if not cycle.lanes:
             return
-        deltas = {}
+        deltas: dict[str, dict[int, str]] = {}
         for lane, done in lanes.items():
             known = self._lanes[lane]
             known.send_chain = known.moved = False
             known.version = done.version
             for epoch in done.epochs:
                 self._epochs[epoch.epoch].lanes[lane] = epoch
-            if done.delta is not None:
-                deltas[lane] = done.delta
-                before = () if done.snapshot else (known.strands or ((),))[0]
-                known.strands = ((*before, done.delta),)
+            for operator, path in done.deltas.items():
+                deltas.setdefault(operator, {})[lane] = path
+                before = () if done.snapshot else (known.strands.get(operator) or ((),))[0]
+                known.strands[operator] = ((*before, path),)
         epochs = tuple(work.epoch for work in cycle.lanes)
         self._waiting.append(Group(epochs, deltas))
         self._tell(LanesDone(epochs))
@@ -374,9 +390,9 @@ class Loop:
             watermarks={source: last.time.watermark},
             positions={source: {p: end for p, (_, end) in last.offer.offsets.items()}},
             greatest_times={source: dict(last.time.greatest)},
-            owners=deployment.owners if deployment.keyed is not None else (),
-            lanes=deployment.lanes if deployment.keyed is not None else 0,
-            deltas={deployment.operator: dict(group.deltas)} if deployment.operator else {},
+            owners=deployment.owners if deployment.lane is not None else (),
+            lanes=deployment.lanes if deployment.lane is not None else 0,
+            deltas={operator: dict(lanes) for operator, lanes in group.deltas.items()},
             staged={deployment.sink_name: tuple(each for each in staged if each[1])},
         )
         with self._watch("commitOffsets"):
@@ -410,7 +426,7 @@ class Loop:
     def _staged(self, epoch: int) -> tuple[Any, ...]:
         """The messages of an epoch's output, in the order of its rows."""
         known = self._epochs[epoch]
-        if self._deployment.keyed is None:
+        if self._deployment.lane is None:
             messages = [known.heads[at].staged for at in sorted(known.heads)]
         elif self._deployment.merged:
             parts = [done.part for done in known.lanes.values() if done.part is not None]
@@ -418,6 +434,20 @@ class Loop:
         else:
             messages = [known.lanes[lane].staged for lane in sorted(known.lanes)]
         return tuple(message for message in messages if message is not None)
+
+
+def _of_all(found: Iterable[Mapping[str, Strand]]) -> dict[str, Strands]:
+    """Strands of some lanes, by operator."""
+    return _joined({name: (strand,) for name, strand in each.items()} for each in found)
+
+
+def _joined(found: Iterable[Mapping[str, Strands]]) -> dict[str, Strands]:
+    """All strands of some lanes, by operator."""
+    joined: dict[str, Strands] = {}
+    for each in found:
+        for name, strands in each.items():
+            joined[name] = (*joined.get(name, ()), *strands)
+    return joined
 
 
 def _divided(items: Sequence[HeadItem], tasks: int) -> list[list[HeadItem]]:

@@ -6,8 +6,15 @@ What goes to tasks is pickled, as Spark does with their code. What comes back is
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
+
+Strand: TypeAlias = tuple[str, ...]
+"""Files of one operator's state that one lane wrote, in order."""
+
+Strands: TypeAlias = tuple[Strand, ...]
+"""All files of one operator's state, a strand for each lane that wrote some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +44,15 @@ class LaneItem:
 class LaneJob:
     """A lane's epochs in order, from the state `parent` on; each attempt makes its own version.
 
-    `chain` names the deltas from which `parent` can be made again where a process does not have it,
-    a strand for each lane that they were of; it is sent only when a process said so.
+    `chain` names the deltas from which `parent` can be made again where a process does not have it:
+    for each operator a strand for each lane that they were of. It is sent only when a process said
+    so.
     """
 
     lane: int
     parent: str
     items: tuple[LaneItem, ...]
-    chain: tuple[tuple[str, ...], ...] | None = None
+    chain: Mapping[str, Strands] | None = None
     snapshot: bool = False
     """Whether all of the state is to be written instead of what changed."""
 
@@ -83,7 +91,8 @@ class LaneDone:
     lane: int
     version: str = ""
     epochs: tuple[EpochDone, ...] = ()
-    delta: str | None = None
+    deltas: dict[str, str] = field(default_factory=dict)
+    """The file of what changed, by operator."""
     snapshot: bool = False
     missing: bool = False
     error: dict[str, Any] | None = None

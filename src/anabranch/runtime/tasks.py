@@ -17,8 +17,8 @@ import polars as pl
 from anabranch.clock import Clock, SystemClock
 from anabranch.compiler.proof import Proof
 from anabranch.kernels.bundle import from_blob, in_order, to_blob, visible
-from anabranch.kernels.results import EpochInput, EpochOutput, KeyedResult, TaskError
-from anabranch.kernels.state import StateView
+from anabranch.kernels.lane_task import LaneState
+from anabranch.kernels.results import EpochInput, EpochOutput, LaneResult, TaskError
 from anabranch.runtime.deployment import Deployment
 from anabranch.runtime.exchange import BLOB, Exchange, FileExchange, PartName
 from anabranch.runtime.payload import EpochDone, HeadDone, HeadItem, LaneDone, LaneItem, LaneJob
@@ -55,7 +55,7 @@ class Worker:
         self._exchange = exchange or FileExchange(deployment.exchange)
         self._watch = Stopwatch(clock or SystemClock())
         self._store = LocalStore(deployment.checkpoint, deployment.durability)
-        self._states: OrderedDict[str, StateView] = OrderedDict()
+        self._states: OrderedDict[str, LaneState] = OrderedDict()
 
     def heads(self, items: Sequence[HeadItem]) -> list[HeadDone]:
         """Read splits and do their stateless work; errors of the user's are told, not raised."""
@@ -68,30 +68,30 @@ class Worker:
 
     def lane(self, job: LaneJob) -> LaneDone:
         """Take a lane's epochs in order, from one version of its state to the next."""
-        keyed, state = self._deployment.keyed, self._state(job)
-        assert keyed is not None
+        task, state = self._deployment.lane, self._state(job)
+        assert task is not None
         if state is None:
             return LaneDone(job.lane, missing=True)
-        if (broken := _broken(keyed.proofs)) is not None:
+        if (broken := _broken(task.proofs)) is not None:
             return LaneDone(job.lane, error=broken)
         self._watch.take()
         with self._watch("exchange"):
             inputs = [self._input(job.lane, item) for item in job.items]
         with self._watch("kernel"):
-            result = keyed.run(inputs, state)
+            result = task.run(inputs, state)
         error = None if result.error is None else asdict(result.error)
-        if (error := error or _broken(keyed.proofs)) is not None:
+        if (error := error or _broken(task.proofs)) is not None:
             return LaneDone(job.lane, error=error)
         with self._watch("stage"):
             outputs = zip(job.items, result.outputs, strict=True)
             epochs = tuple(self._output(job, item, output) for item, output in outputs)
         with self._watch("state"):
             # The parent is a value of its own, so the new version need not keep its layers apart.
-            made, version = result.state.fold(result.state.version), uuid4().hex
+            made, version = result.state.fold(), uuid4().hex
             self._keep(version, made)
-            path = self._write_delta(job, version, result, made)
+            paths = self._write_deltas(job, version, result, made)
         spent = self._watch.take()
-        return LaneDone(job.lane, version, epochs, path, job.snapshot, spent=spent)
+        return LaneDone(job.lane, version, epochs, paths, job.snapshot, spent=spent)
 
     def _head(self, item: HeadItem) -> HeadDone:
         deployment, watch = self._deployment, self._watch
@@ -104,7 +104,7 @@ class Worker:
         done = HeadDone(item.epoch, item.number, item.partition, rows, greatest)
         if result.error is not None:
             return replace(done, error=asdict(result.error))
-        if deployment.keyed is None:
+        if deployment.lane is None:
             with watch("stage"):
                 staged = stage(deployment, result.parts.get(0), item.epoch, str(item.attempt))
             return replace(done, staged=staged, spent=watch.take())
@@ -135,18 +135,21 @@ class Worker:
         staged = stage(self._deployment, rows, item.epoch, f"{item.attempt}-{job.lane}")
         return EpochDone(item.epoch, rows.height, output.late, staged=staged)
 
-    def _state(self, job: LaneJob) -> StateView | None:
+    def _state(self, job: LaneJob) -> LaneState | None:
         """The parent state: kept here, or made again from its deltas where they were sent."""
-        keyed = self._deployment.keyed
-        assert keyed is not None
+        task = self._deployment.lane
+        assert task is not None
         if job.parent in self._states:
             return self._states[job.parent]
         if job.parent == BEGIN:
-            return keyed.empty()
+            return task.restore({})
         if job.chain is None:
             return None
-        frames = [self._mine(path, job.lane) for strand in job.chain for path in strand]
-        state = keyed.restore(frames)
+        frames = {
+            operator: [self._mine(path, job.lane) for strand in strands for path in strand]
+            for operator, strands in job.chain.items()
+        }
+        state = task.restore(frames)
         self._keep(job.parent, state)
         return state
 
@@ -156,33 +159,35 @@ class Worker:
         mine = [slice_ for slice_, owner in enumerate(owners) if owner == lane]
         return unpack(self._store.read(path), path).frame.filter(pl.col(SLICE).is_in(mine))
 
-    def _keep(self, version: str, state: StateView) -> None:
+    def _keep(self, version: str, state: LaneState) -> None:
         self._states[version] = state
         self._states.move_to_end(version)
         while len(self._states) > _KEPT * self._deployment.lanes:
             self._states.popitem(last=False)
 
-    def _write_delta(
-        self, job: LaneJob, version: str, result: KeyedResult, made: StateView
-    ) -> str | None:
-        """Write what changed in all epochs of the job as one file, or all there is."""
-        deployment = self._deployment
-        if deployment.operator is None:
-            return None  # its functions are in one lane since nothing is proved of them
-        delta = Delta(
-            deployment.operator,
-            job.lane,
-            deployment.run,
-            job.items[0].epoch,
-            job.items[-1].epoch,
-            version,
-            made.whole() if job.snapshot else pl.concat(result.deltas),
-            parent=None if job.snapshot or job.parent == BEGIN else job.parent,
-            watermark=job.items[-1].after,
-            kind="snapshot" if job.snapshot else "delta",
-        )
-        self._store.create(delta.path, pack(delta))
-        return delta.path
+    def _write_deltas(
+        self, job: LaneJob, version: str, result: LaneResult, made: LaneState
+    ) -> dict[str, str]:
+        """Write what changed in all epochs of the job, or all there is: one file an operator."""
+        whole = made.whole() if job.snapshot else {}
+        paths = {}
+        for operator in made.views:
+            changed = [each[operator] for each in result.deltas]
+            delta = Delta(
+                operator,
+                job.lane,
+                self._deployment.run,
+                job.items[0].epoch,
+                job.items[-1].epoch,
+                version,
+                whole[operator] if job.snapshot else pl.concat(changed, how="diagonal"),
+                parent=None if job.snapshot or job.parent == BEGIN else job.parent,
+                watermark=job.items[-1].after,
+                kind="snapshot" if job.snapshot else "delta",
+            )
+            self._store.create(delta.path, pack(delta))
+            paths[operator] = delta.path
+        return paths
 
 
 def _broken(proofs: Sequence[Proof]) -> dict[str, Any] | None:

@@ -7,8 +7,8 @@ lookup of every view and their partials took 20 ms.
 
 It is sound because partials of partials are those of all rows (`Windows.merged`), and it is done
 only where nothing can tell the difference: no aggregate reads a column of the table or computes
-anything that could fail on a row that the lookup would have dropped, and none is a sum of floats,
-whose last digit shows the order of additions.
+anything that could fail on a row that the lookup would have dropped, and none shows the order of
+rows.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from anabranch.kernels.keys import canonical, canonical_type
-from anabranch.kernels.lookup import LookupStep
-from anabranch.kernels.windows import SLICE, Field, Windows
+from anabranch.kernels.together.lookup import LookupStep
+from anabranch.kernels.windows.fields import Field
+from anabranch.kernels.windows.windows import SLICE, Windows
 from anabranch.state.slices import slice_of
 
 _SAMPLE = 4096
@@ -40,7 +41,9 @@ class EarlyPartials:
         """None where it could show; `schema` is that of the rows before the lookup."""
         added = set(lookup.table.columns)
         kept = tuple(name for name in windows.by if name not in added)
-        if lookup.many or not all(_plain(field, schema, added) for field in windows.fields):
+        if lookup.many or windows.ordered:
+            return None
+        if not all(_plain(field, schema, added) for field in windows.fields):
             return None
         if any(canonical_type(schema[name]) != schema[name] for name in kept):
             return None
@@ -72,7 +75,7 @@ class EarlyPartials:
 
 def _plain(field: Field, schema: pl.Schema, added: set[str]) -> bool:
     """Whether a field counts rows, or takes a column as it is from before the lookup."""
-    if field.kind == "float":
+    if field.by is not None:
         return False
     if field.of is None:
         return True

@@ -111,9 +111,10 @@ class Picker:
 
     def frame(self, rows: Sequence[Values]) -> pl.DataFrame:
         """Rows as a frame, or `Misfit` with the first that does not fit."""
-        columns = list(zip(*rows)) if rows else [()] * len(self._names)  # noqa: B905 - one length
         found = []
-        for (name, dtype), values in zip(self.schema.items(), columns, strict=True):
+        for at, (name, dtype) in enumerate(self.schema.items()):
+            # Column by column: `zip(*rows)` makes an iterator a row, and the collector look at all.
+            values = list(map(itemgetter(at), rows))
             if (series := _fast(name, values, dtype)) is None:
                 series = _slow(name, values, dtype)
             found.append(series)

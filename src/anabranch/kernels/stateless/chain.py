@@ -17,17 +17,18 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from anabranch.kernels.bundle import hidden, sub
-from anabranch.kernels.evaluated import Evaluated
+from anabranch.kernels.bundle import TIME, hidden, sub
 from anabranch.kernels.failures import BadRow, Failed, failing, told
-from anabranch.kernels.lookup import LookupStep
-from anabranch.kernels.rows import Made, Picker, Record, gathered, records_of
+from anabranch.kernels.stateless.evaluated import Evaluated
+from anabranch.kernels.stateless.python_rows import Made, Picker, Record, gathered, records_of
+from anabranch.kernels.times import micros_of
+from anabranch.kernels.together.lookup import LookupStep
 from anabranch.program.expressions import Expression
 from anabranch.program.functions import Function, OnError
 from anabranch.program.operators import rowwise as ops
-from anabranch.program.operators.keyed import Process
 from anabranch.program.operators.operator import OUT, Operator
 from anabranch.program.operators.together import Lookup
+from anabranch.program.schema import TimeType
 
 _Numbers: TypeAlias = npt.NDArray[np.int64]
 
@@ -81,53 +82,28 @@ class Chain:
         return found, letters
 
 
-@dataclass(frozen=True, slots=True)
-class Numbering:
-    """The names of the order columns that operators append, or none where order does not matter."""
-
-    ordered: bool
-    used: int = 0
-
-    def behind(self, op: Operator) -> tuple[str | None, Numbering]:
-        """The name that an operator needs, and what is left for those behind it."""
-        several = isinstance(op, ops.FlatMap | ops.Explode | Process) or (
-            isinstance(op, Lookup) and op.many
-        )
-        if not (self.ordered and several):
-            return None, self
-        return sub(self.used), Numbering(self.ordered, self.used + 1)
-
-    def behind_all(self, operators: Iterable[Operator]) -> Numbering:
-        """What is left behind all of these."""
-        left = self
-        for op in operators:
-            _, left = left.behind(op)
-        return left
-
-    @property
-    def names(self) -> list[str]:
-        """The names that are used already."""
-        return [sub(number) for number in range(self.used)]
-
-
 def lower_chain(
     operators: Sequence[Operator],
     schemas: Sequence[pl.Schema],
     needed: Iterable[str],
-    numbering: Numbering,
-) -> tuple[Chain, Numbering]:
-    """Steps for operators, each with its input's schema; `needed` of what leaves the last one."""
-    names = []
-    for op in operators:
-        name, numbering = numbering.behind(op)
-        names.append(name)
+    ordered: bool,  # noqa: FBT001 - a fact, not a mode
+) -> Chain:
+    """Steps for operators, each with its input's schema; `needed` of what leaves the last one.
+
+    Where rows are ordered, each operator that makes several of one numbers them in a column.
+    """
     live, steps = frozenset(needed), list[Step]()
     out = _sorted(live, operators[-1].outputs[OUT].schema) if operators else tuple(needed)
-    for op, schema, name in reversed(list(zip(operators, schemas, names, strict=True))):
+    for op, schema in reversed(list(zip(operators, schemas, strict=True))):
+        name = sub(op.id) if ordered and _makes_several(op) else None
         step, live = _LOWER[type(op)](op, schema, live, name)
         steps.insert(0, step)
     first = tuple(schemas[0]) if operators else out
-    return Chain(tuple(steps), tuple(c for c in first if c in live), out), numbering
+    return Chain(tuple(steps), tuple(c for c in first if c in live), out)
+
+
+def _makes_several(op: Operator) -> bool:
+    return isinstance(op, ops.FlatMap | ops.Explode) or (isinstance(op, Lookup) and op.many)
 
 
 # Steps of expressions
@@ -172,6 +148,32 @@ class RenameStep:
         """Take each column under its new name."""
         renamed = [pl.col(old).alias(new) for old, new in self.names]
         return frame.select([*renamed, *hidden(frame)]), 0
+
+
+@dataclass(frozen=True)
+class EventTimeStep:
+    """The same rows at other event times (M7)."""
+
+    name: str
+    column: str
+    time: TimeType
+    on_error: OnError
+    live: tuple[str, ...]
+
+    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+        """Take the times from a column; a row without one obeys `on_error`."""
+        times = micros_of(frame[self.column], self.time).alias(TIME)
+        rows = frame.select([*self.live, *hidden(frame)]).with_columns(times)
+        if not times.null_count():
+            return rows, 0
+        missing = times.is_null()
+        if self.on_error == "fail":
+            first = missing.arg_max()
+            assert first is not None
+            error = ValueError(f"null event time in column {self.column!r}")
+            seen = [name for name in frame.columns if name not in hidden(frame)]
+            raise Failed(told(self.name, error, records_of(frame.slice(first, 1), seen)[0]))
+        return rows.filter(~missing), int(missing.sum())
 
 
 @dataclass(frozen=True)
@@ -350,6 +352,16 @@ def _lookup(op: Lookup, schema: pl.Schema, live: _Live, sub: str | None) -> tupl
     return step, frozenset(step.left) | frozenset(op.on)
 
 
+def _with_event_time(
+    op: ops.WithEventTime, schema: pl.Schema, live: _Live, sub: str | None
+) -> tuple[Step, _Live]:
+    del sub
+    time = op.outputs[OUT].time
+    assert time is not None
+    step = EventTimeStep(op.name, op.column, time, op.on_error, _sorted(live, schema))
+    return step, live | {op.column}
+
+
 _LOWER: dict[type[Operator], Callable[..., tuple[Step, _Live]]] = {
     ops.Filter: _filter,
     ops.Select: _select,
@@ -359,6 +371,7 @@ _LOWER: dict[type[Operator], Callable[..., tuple[Step, _Live]]] = {
     ops.Explode: _explode,
     ops.Map: _map,
     ops.FlatMap: _flat_map,
+    ops.WithEventTime: _with_event_time,
     Lookup: _lookup,
 }
 

@@ -1,0 +1,1 @@
+"""Operators with state a key (M11, M12, M14)."""

@@ -1,0 +1,277 @@
+"""A key's state while its records are taken: Python objects, decoded when they are touched.
+
+What is kept of a key is a cell (value, list and, where state has a time to live, the greatest event
+time), the elements of its map, each by itself, and its timers. A cell knows what is kept of it, and
+tells what is to be kept otherwise.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from anabranch.kernels.keyed.keys import KeyForm, Keys
+from anabranch.kernels.keyed.map import StateMap
+from anabranch.kernels.keyed.parts import Parts
+from anabranch.kernels.keyed.timers import timer_time
+from anabranch.program.schema import TimeType
+from anabranch.state.codec import decode, encode
+
+CACHED_KEYS = 1_000_000
+"""More decoded keys than this are not kept from one epoch to the next."""
+
+SEEN = struct.Struct("<q")
+"""How the greatest event time stands before a cell's encoding."""
+
+Find: TypeAlias = Callable[[Sequence["Cell"]], None]
+"""Loads what is kept of new cells."""
+Snapshot: TypeAlias = tuple[bytes, bytes, AbstractSet[int], int | None]
+
+_NO_TIMERS: AbstractSet[int] = frozenset()
+
+
+@dataclass(slots=True)
+class Now:
+    """What all keys of an operator see of the present."""
+
+    watermark: Any = None
+    clock: TimeType | None = None
+    """The type of timers' times; None: the operator has no timers."""
+    fresh: list[tuple[int, Cell]] = field(default_factory=list)
+    """Timers that were set and nobody has looked at yet."""
+
+
+class Cell:
+    """What a user's function sees of a key's state."""
+
+    __slots__ = (
+        "_elements", "_list", "_map", "_now", "_set", "_was", "code", "compared", "key", "seen",
+        "slice", "timers", "value",
+    )  # fmt: skip
+
+    def __init__(self, compared: Any, key: Any, number: int, code: bytes, now: Now) -> None:
+        """Begin with nothing."""
+        self.key, self.compared, self.slice, self.code = key, compared, number, code
+        self._now = now
+        self.value: Any = None
+        self._list: list[Any] | None = None
+        self._map: StateMap | None = None
+        self._elements: dict[int, bytes] | None = None
+        self._was: bytes | None = None
+        self.timers: AbstractSet[int] = _NO_TIMERS
+        self._set: AbstractSet[int] = _NO_TIMERS
+        self.seen: int | None = None
+
+    def load(
+        self, cell: bytes | None, elements: Parts, timers: Iterable[int], *, ttl: bool
+    ) -> None:
+        """Decode what is kept of a key."""
+        self._was = cell
+        self._elements = {at: code for at, code in elements.items() if code is not None} or None
+        self._set = frozenset(timers) or _NO_TIMERS
+        if cell is None and ttl:
+            # Elements and timers are left of a cell that went with its time to live.
+            self.map.clear()
+            return
+        self.timers = self._set
+        if cell is None:
+            return
+        if ttl:
+            (self.seen,) = SEEN.unpack_from(cell)
+            cell = cell[SEEN.size :]
+        kept = decode(cell)
+        self.value = kept[0] if kept else None
+        self._list = kept[1] if len(kept) > 1 else None
+
+    def __repr__(self) -> str:
+        """Show what is kept."""
+        return f"State(key={self.key!r}, value={self.value!r}, list={self.list}, map={self.map})"
+
+    # What users call
+
+    @property
+    def watermark(self) -> Any:
+        """The watermark before the present epoch, in the event times' own type."""
+        return self._now.watermark
+
+    @property
+    def list(self) -> list[Any]:
+        """A list, empty at first."""
+        if self._list is None:
+            self._list = []
+        return self._list
+
+    @list.setter  # noqa: A003 - the public name
+    def list(self, new: Iterable[Any]) -> None:
+        self._list = [*new]
+
+    @property
+    def map(self) -> dict[Any, Any]:
+        """A dict, empty at first."""
+        if self._map is None:
+            self._map = StateMap(self._elements)
+            self._elements = None
+        return self._map
+
+    @map.setter  # noqa: A003 - the public name
+    def map(self, new: dict[Any, Any]) -> None:
+        items = dict(new).items()
+        if (known := self.map) is not new:
+            known.replace(items)  # type: ignore[attr-defined]
+
+    def timer_at(self, t: Any) -> None:
+        """Fire at the first watermark at or behind `t`; the same time once."""
+        clock = self._now.clock
+        if clock is None:
+            message = "timer_at needs a KeyedOperator with on_timer, on a stream with event times"
+            raise TypeError(message)
+        at = timer_time(t, clock)
+        if at not in self.timers:
+            self._own_timers().add(at)
+        self._now.fresh.append((at, self))
+
+    def clear(self) -> None:
+        """Forget everything of this key, timers too."""
+        self.value, self._list = None, None
+        if self._map or self._elements:
+            self.map.clear()
+        self.timers = _NO_TIMERS
+
+    # What is kept
+
+    def fired(self, at: int) -> None:
+        """A timer waits no longer."""
+        self._own_timers().discard(at)
+
+    def _own_timers(self) -> set[int]:
+        """The timers as a set that may be changed: most keys have none, and share that."""
+        if not isinstance(self.timers, set):
+            self.timers = set(self.timers)
+        return self.timers
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing would be lost by forgetting it."""
+        return not (
+            self.value is not None or self._list or self._map or self._elements or self.timers
+        )
+
+    def snapshot(self) -> Snapshot:
+        """All of it by value; a TypeError names what cannot be kept."""
+        body = _kept((self.value, self._list or []))
+        return body, self._items(), frozenset(self.timers), self.seen
+
+    def undo(self, before: Snapshot) -> None:
+        """Go back to what it was."""
+        body, items, timers, self.seen = before
+        self.value, self._list = decode(body)
+        self.timers = timers
+        try:
+            if items == self._items():
+                return
+        except TypeError:  # it cannot be kept, and need not be
+            pass
+        self.map.replace(decode(items)[0])  # type: ignore[attr-defined]
+
+    def _items(self) -> bytes:
+        return _kept((tuple(self.map.items()),), ("map",))
+
+    def cell_change(self, *, ttl: bool) -> tuple[bytes | None] | None:
+        """The cell's new encoding, None where nothing is to be kept; without a tuple: as it was."""
+        new = self._encoded()
+        if ttl:
+            new = None if self.seen is None else SEEN.pack(self.seen) + (new or _NOTHING)
+        if new == self._was:
+            return None
+        self._was = new
+        return (new,)
+
+    def element_changes(self) -> dict[int, bytes | None]:
+        """Elements of the map that are to be kept otherwise than before."""
+        if self._map is None:
+            return {}
+        try:
+            return self._map.changes()
+        except TypeError as error:
+            message = f"state.map: {error}"
+            raise TypeError(message) from None
+
+    def timer_changes(self, watermark: int | None) -> dict[int, bytes | None]:
+        """Timers that were set or cancelled; those that the watermark has passed need no word."""
+        if self.timers is self._set or self.timers == self._set:
+            return {}
+        found: dict[int, bytes | None] = dict.fromkeys(self.timers - self._set, b"")
+        for at in self._set - self.timers:
+            if watermark is None or at > watermark:
+                found[at] = None
+        self._set = self.timers = frozenset(self.timers)
+        return found
+
+    def _encoded(self) -> bytes | None:
+        if self._map or self._elements:
+            return _kept((self.value, self._list or [], True))
+        if self._list:
+            return _kept((self.value, self._list))
+        return None if self.value is None else _kept((self.value,))
+
+
+_NOTHING = encode(())
+
+
+def _kept(parts: tuple[Any, ...], names: Sequence[str] = ("value", "list")) -> bytes:
+    try:
+        return encode(parts)
+    except TypeError:
+        for name, part in zip(names, parts, strict=False):
+            try:
+                encode(part)
+            except TypeError as error:
+                message = f"state.{name}: {error}"
+                raise TypeError(message) from None
+        raise
+
+
+class Cells:
+    """Decoded state by key: a cache, so losing it costs time and nothing else."""
+
+    def __init__(self, form: KeyForm, now: Now) -> None:
+        """Begin with none."""
+        self.now = now
+        self._form = form
+        self._live: dict[Any, Cell] = {}
+
+    def of(self, keys: Keys, find: Find) -> list[Cell]:
+        """The cell of each key, decoded where it is touched for the first time."""
+        found = list(map(self._live.get, keys.compared))
+        missing: dict[Any, int] = {}
+        for at, cell in enumerate(found):
+            if cell is None:
+                missing.setdefault(keys.compared[at], at)
+        if not missing:
+            return found  # type: ignore[return-value]
+        fresh = [
+            Cell(key, keys.seen[at], keys.slices[at], self._form.code_of(key), self.now)
+            for key, at in missing.items()
+        ]
+        find(fresh)
+        self._live.update(zip(missing, fresh, strict=True))
+        return list(map(self._live.__getitem__, keys.compared))
+
+    def of_codes(self, codes: Sequence[bytes], slices: Sequence[int], find: Find) -> list[Cell]:
+        """The cells of encoded keys."""
+        compared = [self._form.compared_of(code) for code in codes]
+        seen = [self._form.seen_of(each) for each in compared]
+        return self.of(Keys(compared, seen, list(slices)), find)
+
+    def forget(self) -> None:
+        """Drop all cells: they will be decoded anew."""
+        self._live = {}
+        self.now.fresh = []
+
+    def trim(self) -> None:
+        """Drop all cells if they are too many."""
+        if len(self._live) > CACHED_KEYS:
+            self.forget()

@@ -1,0 +1,354 @@
+"""Python functions with state (M11) and timers (M12): a key's records one at a time, in order.
+
+An epoch is first run as if nothing could go wrong, on live objects, and every key it touched is
+encoded once, at its end. If anything does go wrong (an exception, a row that does not fit, a value
+that cannot be kept) all of it is forgotten and the epoch is run again with care: state is encoded
+around each call, so that an exception undoes what that call wrote and nothing else.
+
+After the records come the timers that the watermark reaches, in order (time, key). A timer that is
+set at or before the one that fires follows it at once; its rows stand where that one's do, so rows
+never go back. As such a timer is of the same key, no other lane can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import polars as pl
+
+from anabranch.connectors.rows import Misfit
+from anabranch.kernels.bundle import OFFSET, PARTITION, PHASE, SLICE, TIME, key_part, sub
+from anabranch.kernels.failures import BadRow, Failed, told
+from anabranch.kernels.kernel import Given, Taken
+from anabranch.kernels.keyed.cell import Cell, Cells, Now
+from anabranch.kernels.keyed.keys import KeyForm, each_record
+from anabranch.kernels.keyed.state import Changed, ProcessState
+from anabranch.kernels.keyed.timers import LAST_INSTANT, Sweep
+from anabranch.kernels.results import TaskError
+from anabranch.kernels.stateless.chain import inherited, left_out
+from anabranch.kernels.stateless.python_rows import (
+    Made,
+    Picker,
+    Record,
+    Values,
+    records_of,
+    several,
+)
+from anabranch.kernels.times import shown
+from anabranch.program.functions import OnError
+from anabranch.program.graph import Graph
+from anabranch.program.operators.keyed import Process
+from anabranch.program.operators.operator import OUT
+from anabranch.program.schema import TimeType
+from anabranch.state.classes import know_all
+
+
+@dataclass(frozen=True)
+class ProcessKernel:
+    """A process operator, lowered."""
+
+    operator: str
+    number: int
+    call: Callable[..., Any]
+    on_timer: Callable[..., Any] | None
+    takes_state: bool
+    form: KeyForm
+    columns: tuple[str, ...]
+    pick: Picker
+    on_error: OnError
+    time: TimeType | None
+    ttl: int | None
+    once: bool = False
+    """Whether its functions must be called once, even if another call fails."""
+    lag: int = 0
+
+    @classmethod
+    def of(cls, graph: Graph, op: Process, *, once: bool = False) -> Self:
+        """Lower the operator."""
+        given, function, key = graph.output(op.inputs[0]), op.function, op.key or ()
+        return cls(
+            operator=op.name,
+            number=op.id,
+            call=function.call.on_record if function.is_class else function.call,
+            on_timer=function.call.on_timer if function.has_timers else None,
+            takes_state=function.is_class or function.takes_state,
+            form=KeyForm(key, tuple(given.schema[name] for name in key)),
+            columns=tuple(given.schema),
+            pick=Picker(op.outputs[OUT].schema),
+            on_error=op.on_error,
+            time=given.time,
+            ttl=op.ttl,
+            once=once,
+        )
+
+    def restore(self, deltas: Iterable[pl.DataFrame], version: int = 0) -> ProcessState:
+        """The state after epochs with these deltas, in order."""
+        know_all(self.call)
+        if self.on_timer is not None:
+            know_all(self.on_timer)
+        return ProcessState.from_deltas(deltas, version, self.ttl)
+
+    def run(self, taken: Taken, state: ProcessState) -> Given[ProcessState]:
+        """Take one epoch; an error that ends the run raises `Failed`."""
+        clock = None if self.on_timer is None else self.time
+        cells = state.take_cache() or Cells(self.form, Now(clock=clock))
+        if not self.once or self.on_error == "fail":
+            try:
+                return _Swift(self, taken, state, cells).run()
+            except _Trouble:
+                cells.forget()
+        return _Careful(self, taken, state, cells).run()
+
+
+class _Trouble(Exception):
+    """An epoch must be run again with care."""
+
+
+@dataclass(slots=True)
+class _Fired:
+    """Rows that timers gave, and where they belong."""
+
+    rows: list[Values] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    """The timer behind which they stand."""
+    times: list[int] = field(default_factory=list)
+    cells: list[Cell] = field(default_factory=list)
+
+    def add(self, rows: Sequence[Values], place: int, time: int, cell: Cell) -> None:
+        """Take the rows of one timer."""
+        self.rows += rows
+        self.places += [place] * len(rows)
+        self.times += [time] * len(rows)
+        self.cells += [cell] * len(rows)
+
+
+class _Epoch:
+    """One epoch of an operator: its records, its timers, what they changed."""
+
+    def __init__(
+        self, kernel: ProcessKernel, taken: Taken, state: ProcessState, cells: Cells
+    ) -> None:
+        self.kernel, self.taken, self.state, self.cells = kernel, taken, state, cells
+        (self.rows,) = taken.rows
+        self.touched: dict[Cell, None] = {}
+        self.fired = _Fired()
+        self.letters = 0
+
+    def run(self) -> Given[ProcessState]:
+        """Records, then timers, then what is to be kept."""
+        kernel, after = self.kernel, self.taken.after
+        self.cells.now.watermark = shown(self.taken.before, kernel.time)
+        made = self.records() if self.rows.height else Made()
+        if kernel.on_timer is not None:
+            self._sweep()
+        out = [self._of_records(made), *self._of_timers()]
+        changed = Changed.of(self.touched, after, ttl=kernel.ttl is not None)
+        self.cells.trim()
+        state = self.state.then(changed, after, self.cells)
+        rows = pl.concat(out, how="diagonal") if len(out) > 1 else out[0]
+        return Given({OUT: rows}, state, changed.delta(), letters=self.letters)
+
+    def records(self) -> Made:
+        """Call the function on each record."""
+        raise NotImplementedError
+
+    def fire(self, at: Any, cell: Cell) -> list[Values]:
+        """Call the function of timers."""
+        raise NotImplementedError
+
+    def cells_of_rows(self) -> list[Cell]:
+        """The cell of each row's key."""
+        found = self.cells.of(self.kernel.form.keys_of(self.rows), self._load)
+        self.touched.update(dict.fromkeys(found))
+        return found
+
+    def age(self, cell: Cell, time: int) -> None:
+        """Forget what has outlived its time before a record at this one, and remember it."""
+        ttl, seen, before = self.kernel.ttl, cell.seen, self.taken.before
+        assert ttl is not None
+        if seen is not None and seen + ttl < (time if before is None else max(time, before)):
+            cell.clear()
+            cell.seen = seen = None
+        cell.seen = time if seen is None else max(seen, time)
+
+    def settle(self, cell: Cell) -> None:
+        """Behind a call: a state that is empty has not been seen."""
+        if self.kernel.ttl is not None and cell.empty:
+            cell.seen = None
+
+    def _load(self, fresh: Sequence[Cell]) -> None:
+        self.state.load(list(fresh), self.taken.before)
+
+    # Timers
+
+    def _sweep(self) -> None:
+        now, after, ttl = self.cells.now, self.taken.after, self.kernel.ttl
+        now.watermark = shown(after, self.kernel.time)
+        sweep = Sweep[Cell](after, lambda cell: self.kernel.form.order_of(cell.compared))
+        sweep.add(self._due())
+        sweep.add(now.fresh)
+        now.fresh.clear()
+        place: int | None = None
+        for at, cell in sweep:
+            if at not in cell.timers:
+                continue
+            cell.fired(at)
+            self._require_end(sweep, cell)
+            place = at if place is None else max(place, at)
+            self.touched[cell] = None
+            if ttl is not None and cell.seen is not None and cell.seen + ttl < at:
+                cell.clear()
+                cell.seen = None
+                continue
+            before = self.taken.before
+            time = min(at if before is None else max(at, before), LAST_INSTANT)
+            self.fired.add(self.fire(at, cell), place, time, cell)
+            sweep.add(now.fresh)
+            now.fresh.clear()
+
+    def _due(self) -> Iterator[tuple[int, Cell]]:
+        """Timers of earlier epochs that the watermark reaches."""
+        after = self.taken.after
+        if after is None:
+            return iter(())
+        due = self.state.timers.between(self.taken.before, after)
+        codes, slices = due["key"].to_list(), due["slice"].to_list()
+        cells = self.cells.of_codes(codes, slices, self._load)
+        self.touched.update(dict.fromkeys(cells))
+        return zip(due["part"].to_list(), cells, strict=True)
+
+    def _require_end(self, sweep: Sweep[Cell], cell: Cell) -> None:
+        if not sweep.count(cell):
+            text = f"RunError: the timers of key {cell.key!r} set each other for ever"
+            raise Failed(TaskError(self.kernel.operator, text))
+
+    # Rows
+
+    def _of_records(self, made: Made) -> pl.DataFrame:
+        rows = self.kernel.pick.frame(made.rows)
+        return rows.with_columns(inherited(self.rows, made, sub(self.kernel.number)))
+
+    def _of_timers(self) -> Iterator[pl.DataFrame]:
+        fired, number = self.fired, self.kernel.number
+        if not fired.rows:
+            return
+        keys = self.kernel.form.columns([cell.compared for cell in fired.cells])
+        yield self.kernel.pick.frame(fired.rows).with_columns(
+            pl.Series(TIME, fired.times, dtype=pl.Int64),
+            pl.Series(SLICE, [cell.slice for cell in fired.cells], dtype=pl.UInt16),
+            pl.lit(1, pl.Int8).alias(PHASE),
+            pl.lit(number, pl.Int32).alias(PARTITION),
+            pl.Series(OFFSET, fired.places, dtype=pl.Int64),
+            *(each.alias(key_part(number, at)) for at, each in enumerate(keys)),
+            pl.int_range(len(fired.rows), dtype=pl.Int64).alias(sub(number)),
+        )
+
+
+class _Swift(_Epoch):
+    """An epoch on live objects, with `_Trouble` if anything goes wrong."""
+
+    def run(self) -> Given[ProcessState]:
+        try:
+            return super().run()
+        except (Misfit, TypeError) as error:
+            raise _Trouble from error
+
+    def records(self) -> Made:
+        made, kernel, touched = Made(), self.kernel, self.cells_of_rows()
+        # One after the other: many dicts that live together keep the garbage collector busy.
+        records = each_record(self.rows, kernel.columns)
+        calls: Iterator[Any]
+        if kernel.ttl is not None:
+            calls = self._aging(records, touched)
+        elif kernel.takes_state:
+            calls = map(kernel.call, records, touched)
+        else:
+            calls = map(kernel.call, records)
+        rows, parents, pick = made.rows, made.parents, kernel.pick
+        try:
+            for index, given in enumerate(calls):
+                if type(given) is dict:
+                    rows.append(pick(given))
+                    parents.append(index)
+                elif given is not None:
+                    mark = len(rows)
+                    rows.extend(map(pick, several(given)))
+                    parents.extend([index] * (len(rows) - mark))
+        except Exception as error:
+            raise _Trouble from error
+        return made
+
+    def _aging(self, records: Iterable[Record], touched: Sequence[Cell]) -> Iterator[Any]:
+        """The calls; each is settled when the next is asked for, its rows having been taken."""
+        kernel = self.kernel
+        for record, cell, time in zip(records, touched, self.rows[TIME].to_list(), strict=True):
+            self.age(cell, time)
+            yield kernel.call(record, cell) if kernel.takes_state else kernel.call(record)
+            if cell.value is None:
+                self.settle(cell)
+
+    def fire(self, at: Any, cell: Cell) -> list[Values]:
+        kernel = self.kernel
+        assert kernel.on_timer is not None
+        try:
+            given = kernel.on_timer(shown(at, kernel.time), cell)
+            rows = [kernel.pick(row) for row in several(given)]
+        except Exception as error:
+            raise _Trouble from error
+        self.settle(cell)
+        return rows
+
+
+class _Careful(_Epoch):
+    """An epoch one call after the other; what fails is undone."""
+
+    def records(self) -> Made:
+        made, kernel, touched = Made(), self.kernel, self.cells_of_rows()
+        times = self.rows[TIME].to_list()
+        for index, (record, cell) in enumerate(
+            zip(records_of(self.rows, kernel.columns), touched, strict=True)
+        ):
+            before = cell.snapshot()
+            try:
+                if kernel.ttl is not None:
+                    self.age(cell, times[index])
+                given = kernel.call(record, cell) if kernel.takes_state else kernel.call(record)
+                rows = self._checked(given, cell)
+            except Exception as error:  # noqa: BLE001 - whatever a user's function raises
+                made.failures[index] = error
+                cell.undo(before)
+                if kernel.on_error == "fail":
+                    break
+            else:
+                made.rows += rows
+                made.parents += [index] * len(rows)
+        self.letters += left_out(kernel.operator, self.rows, kernel.columns, made, kernel.on_error)
+        return made
+
+    def fire(self, at: Any, cell: Cell) -> list[Values]:
+        kernel, before = self.kernel, cell.snapshot()
+        assert kernel.on_timer is not None
+        moment = shown(at, kernel.time)
+        try:
+            return self._checked(kernel.on_timer(moment, cell), cell)
+        except Exception as error:  # whatever a user's function raises
+            cell.undo(before)
+            if kernel.on_error == "fail":
+                record = {**kernel.form.named(cell.key), "timer": moment}
+                raise Failed(told(kernel.operator, error, record)) from error
+            self.letters += 1
+            return []
+
+    def _checked(self, given: Any, cell: Cell) -> list[Values]:
+        """The rows that were given, if they and what is to be kept fit."""
+        pick = self.kernel.pick
+        rows = [pick(row) for row in several(given)]
+        try:
+            pick.frame(rows)
+        except Misfit as misfit:
+            raise BadRow(misfit.why) from None
+        cell.snapshot()
+        self.settle(cell)
+        return rows

@@ -1,0 +1,191 @@
+"""The state of a process operator: cells, elements of maps and timers, each changed by itself.
+
+    slice   the key's slice
+    kind    0 a cell, 1 an element of a map, 2 a timer
+    key     the encoded key
+    part    0, the element's number, the timer's time in microseconds
+    value   a cell's or an element's encoding, nothing for a timer; null: it is gone
+
+Timers at or before the watermark have fired, and cells that were not seen for their time to live
+are forgotten: neither is written down, since whoever reads knows the watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import polars as pl
+
+from anabranch.kernels.keyed import parts
+from anabranch.kernels.keyed.cell import SEEN, Cell
+from anabranch.kernels.keyed.parts import Changes, PartStore
+
+KIND = "kind"
+_CELL, _ELEMENT, _TIMER = range(3)
+
+
+@dataclass(frozen=True)
+class Changed:
+    """What an epoch changed, kind by kind."""
+
+    cells: Changes
+    elements: Changes
+    timers: Changes
+
+    @classmethod
+    def of(cls, touched: Iterable[Cell], watermark: int | None, *, ttl: bool) -> Changed:
+        """What is to be kept otherwise of these cells; a TypeError names what cannot be."""
+        found = cls({}, {}, {})
+        cells, elements, timers = found.cells, found.elements, found.timers
+        for cell in touched:
+            if (new := cell.cell_change(ttl=ttl)) is not None:
+                cells[cell.code] = (cell.slice, {0: new[0]})  # type: ignore[index]
+            if changed := cell.element_changes():
+                elements[cell.code] = (cell.slice, changed)  # type: ignore[index]
+            if changed := cell.timer_changes(watermark):
+                timers[cell.code] = (cell.slice, changed)  # type: ignore[index]
+        return found
+
+    def delta(self) -> pl.DataFrame:
+        """All of it as a frame, sorted by slice."""
+        kinds = enumerate((self.cells, self.elements, self.timers))
+        return _delta([(kind, parts.as_frame(changes)) for kind, changes in kinds if changes])
+
+
+@dataclass(frozen=True)
+class ProcessState:
+    """What is kept of all keys of an operator in a lane."""
+
+    cells: PartStore
+    elements: PartStore
+    timers: PartStore
+    ttl: int | None
+    cache: Any = field(default=None, compare=False, repr=False)
+    """Decoded cells of this version; the one who runs takes them, and they are nobody else's."""
+
+    @classmethod
+    def from_deltas(
+        cls, deltas: Iterable[pl.DataFrame], version: int, ttl: int | None
+    ) -> ProcessState:
+        """The state after epochs with these deltas, in order."""
+        known = list(deltas)
+
+        def of(kind: int, **options: Any) -> PartStore:
+            frames = [frame.filter(pl.col(KIND) == kind) for frame in known]
+            return PartStore.from_frames(frames, version, **options)
+
+        living = None if ttl is None else Living(ttl)
+        # Timers are frames however few they are: they are sought by time.
+        timers = of(_TIMER, large=0, alive=waiting)
+        return cls(of(_CELL, alive=living), of(_ELEMENT), timers, ttl)
+
+    @property
+    def version(self) -> int:
+        """How many epochs it is made of."""
+        return self.cells.version
+
+    @property
+    def oldest(self) -> int:
+        """The base's version."""
+        return self.cells.base
+
+    def load(self, fresh: list[Cell], before: int | None) -> None:
+        """Give new cells what is kept of them at this watermark."""
+        codes = [cell.code for cell in fresh]
+        found = zip(
+            fresh,
+            self.cells.find(codes),
+            self.elements.find(codes),
+            self.timers.find(codes),
+            strict=True,
+        )
+        for cell, kept, elements, timers in found:
+            waits = [
+                at
+                for at, value in timers.items()
+                if value is not None and (before is None or at > before)
+            ]
+            cell.load(kept.get(0), elements, waits, ttl=self.ttl is not None)
+
+    def at(self, version: int) -> ProcessState:
+        """The state at an earlier version."""
+        self._require_known(version)
+        cells, elements = self.cells.at(version), self.elements.at(version)
+        return ProcessState(cells, elements, self.timers.at(version), self.ttl)
+
+    def then(self, changed: Changed, closed: int | None, cache: Any = None) -> ProcessState:
+        """The state after one more epoch, whose last watermark is `closed`."""
+        return ProcessState(
+            self.cells.then(changed.cells, closed),
+            self.elements.then(changed.elements, closed),
+            self.timers.then(changed.timers, closed),
+            self.ttl,
+            cache,
+        )
+
+    def fold(self, version: int) -> ProcessState:
+        """The same state with fewer layers, without most of what no longer counts."""
+        self._require_known(version)
+        cells = self.cells.fold(version)
+        elements = self._owned(cells).fold(version)
+        return ProcessState(cells, elements, self.timers.fold(version), self.ttl, self.take_cache())
+
+    def take_cache(self) -> Any:
+        """The decoded cells, which this view has no longer: whoever runs changes them."""
+        cache = self.cache
+        object.__setattr__(self, "cache", None)
+        return cache
+
+    def whole(self) -> pl.DataFrame:
+        """All that may still count."""
+        stores = enumerate((self.cells, self._owned(self.cells), self.timers))
+        return _delta([(kind, store.frame()) for kind, store in stores])
+
+    def _owned(self, cells: PartStore) -> PartStore:
+        """The elements, which count while their cell does."""
+        alive = None if self.ttl is None else Owned(cells)
+        return replace(self.elements, alive=alive)
+
+    def _require_known(self, version: int) -> None:
+        if not self.oldest <= version <= self.version:
+            message = f"no state at version {version}: {self.oldest} to {self.version} are known"
+            raise LookupError(message)
+
+
+def waiting(rows: pl.DataFrame, closed: int) -> pl.DataFrame:
+    """The timers that have not fired at this watermark."""
+    return rows.filter(pl.col(parts.PART) > closed)
+
+
+@dataclass(frozen=True)
+class Living:
+    """Which cells still count, each having been seen at most so long before the watermark."""
+
+    ttl: int
+
+    def __call__(self, rows: pl.DataFrame, closed: int) -> pl.DataFrame:
+        """The cells that do."""
+        seen = pl.col(parts.VALUE).bin.head(SEEN.size)
+        times = seen.bin.reinterpret(dtype=pl.Int64, endianness="little")
+        return rows.filter(times + self.ttl >= closed)
+
+
+@dataclass(frozen=True)
+class Owned:
+    """Which elements still have a cell."""
+
+    cells: PartStore
+
+    def __call__(self, rows: pl.DataFrame, closed: int) -> pl.DataFrame:
+        """The elements that do."""
+        del closed
+        return rows.join(self.cells.frame().select(parts.KEY), on=parts.KEY, how="semi")
+
+
+def _delta(frames: list[tuple[int, pl.DataFrame]]) -> pl.DataFrame:
+    kind = pl.Series(KIND, [], dtype=pl.UInt8)
+    empty = pl.DataFrame(schema=parts.SCHEMA).with_columns(kind)
+    found = [frame.with_columns(pl.lit(kind, pl.UInt8).alias(KIND)) for kind, frame in frames]
+    return pl.concat([empty, *found]).sort(parts.SLICE, maintain_order=True)

@@ -1,0 +1,228 @@
+"""What happens to rows in a lane: the operators of a region, each with its own state.
+
+An epoch goes from operator to operator, each taking all its rows, in order, and then the watermark.
+That gives what records one at a time would give, since an operator sees the same rows in the same
+order. Only functions of which nothing is proved could tell, if there are two: they may know of each
+other. Then each row goes all the way before the next one, as far as rows go at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import polars as pl
+
+from anabranch.compiler.proof import Proof
+from anabranch.kernels.bundle import in_order
+from anabranch.kernels.failures import Failed
+from anabranch.kernels.kernel import Kernel, Taken
+from anabranch.kernels.results import END, EpochInput, EpochOutput, LaneResult
+from anabranch.kernels.state import StateView
+from anabranch.kernels.stateless.chain import Chain
+from anabranch.kernels.stateless.split import Branches
+from anabranch.program.operators.operator import OUT, Port
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """One input of an operator."""
+
+    port: Port
+    branch: tuple[str, int] | None = None
+    """Where readers of a port meet again: the column that tells them apart, and its value (M5)."""
+
+    def carry(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Rows as this reader gets them."""
+        if self.branch is None:
+            return rows
+        name, number = self.branch
+        return rows.with_columns(pl.lit(number, pl.Int64).alias(name))
+
+
+@dataclass(frozen=True)
+class Node:
+    """Operators without state, one behind the other, or one with it."""
+
+    port: Port
+    """Where its rows leave."""
+    wires: tuple[Wire, ...]
+    work: Chain | Branches | Kernel[Any]
+    apart: bool = False
+    """Whether a row goes through all its steps before the next one."""
+
+    @property
+    def lag(self) -> int:
+        """By how much its output's watermark is behind its own."""
+        return 0 if isinstance(self.work, Chain | Branches) else self.work.lag
+
+
+@dataclass(frozen=True, slots=True)
+class LaneState:
+    """The states of a lane's operators, by name, all at one version."""
+
+    views: Mapping[str, StateView]
+
+    def fold(self) -> LaneState:
+        """The same states, each in as few pieces as can be."""
+        return LaneState({name: each.fold(each.version) for name, each in self.views.items()})
+
+    def whole(self) -> Mapping[str, pl.DataFrame]:
+        """All of each as one delta."""
+        return {name: each.whole() for name, each in self.views.items()}
+
+
+@dataclass(slots=True)
+class _Epoch:
+    """One epoch on its way: what every port has given, what every state has become."""
+
+    number: int
+    states: dict[str, StateView]
+    deltas: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
+    flows: dict[Port, list[pl.DataFrame]] = field(default_factory=dict)
+    late: int = 0
+    letters: int = 0
+
+    def add(self, port: Port, rows: pl.DataFrame) -> None:
+        """Take what a port gave."""
+        self.flows.setdefault(port, []).append(rows)
+
+    def gathered(self) -> dict[Port, pl.DataFrame]:
+        """All that every port gave, in order: rows came one at a time, and in order."""
+        return {port: _together(found) for port, found in self.flows.items()}
+
+
+@dataclass(frozen=True)
+class LaneTask:
+    """A region's operators over one lane's slices."""
+
+    entry: Port
+    empty: pl.DataFrame
+    """No rows, as they come in."""
+    nodes: tuple[Node, ...]
+    exit: Wire
+    proofs: tuple[Proof, ...]
+    """What its being parallel rests on; to be looked at when a task begins and ends."""
+    one_by_one: int = 0
+    """So many of the nodes take each row, all of them, before the next one."""
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """The operators with state."""
+        return tuple(kernel.operator for kernel in self._kernels())
+
+    def restore(self, deltas: Mapping[str, Iterable[pl.DataFrame]]) -> LaneState:
+        """The states after epochs with these deltas, in order; without any, the first ones."""
+        found = {k.operator: k.restore(deltas.get(k.operator, ())) for k in self._kernels()}
+        return LaneState(found)
+
+    def run(self, epochs: Sequence[EpochInput], state: LaneState) -> LaneResult:
+        """Take epochs in order, from these states on; they are left as they are."""
+        outputs: list[EpochOutput] = []
+        deltas: list[Mapping[str, pl.DataFrame]] = []
+        for epoch in epochs:
+            try:
+                done = self._epoch(epoch, state)
+            except Failed as failed:
+                return LaneResult(outputs, state, deltas, failed.error)
+            rows = self.exit.carry(_together(done.flows[self.exit.port]))
+            outputs.append(EpochOutput(epoch.epoch, rows, done.late, done.letters))
+            deltas.append({name: _together(found) for name, found in done.deltas.items()})
+            state = LaneState(done.states)
+        return LaneResult(outputs, state, deltas)
+
+    def _kernels(self) -> Iterator[Kernel[Any]]:
+        works = (node.work for node in self.nodes)
+        return (work for work in works if not isinstance(work, Chain | Branches))
+
+    def _epoch(self, given: EpochInput, state: LaneState) -> _Epoch:
+        rows = in_order([self.empty, *given.parts]) if given.parts else self.empty
+        epoch = _Epoch(given.epoch, dict(state.views), flows={self.entry: [rows]})
+        first, rest = self.nodes[: self.one_by_one], self.nodes[self.one_by_one :]
+        before, after = given.watermark_before, given.watermark
+        if first:
+            # Rows one by one, then the watermark: their epoch does not end with each of them.
+            for row in rows.iter_slices(1):
+                self._apart(epoch, first, row, before)
+            rows = self.empty
+        self._through(epoch, first, {self.entry: rows}, (before, after))
+        self._through(epoch, rest, epoch.gathered(), (before, after))
+        return epoch
+
+    def _apart(
+        self, epoch: _Epoch, nodes: Sequence[Node], row: pl.DataFrame, mark: int | None
+    ) -> None:
+        """Take a row through nodes that follow one another, and each that is made of it, too."""
+        waiting = [(0, row)]
+        while waiting:
+            at, each = waiting.pop()
+            if at == len(nodes):
+                continue
+            made = self._given(epoch, nodes[at], [each], (mark, mark))[OUT]
+            epoch.add(nodes[at].port, made)
+            waiting += [(at + 1, one) for one in reversed(list(made.iter_slices(1)))]
+
+    def _through(
+        self,
+        epoch: _Epoch,
+        nodes: Sequence[Node],
+        flows: dict[Port, pl.DataFrame],
+        marks: tuple[int | None, int | None],
+    ) -> None:
+        """Take rows and a watermark through some nodes; what each gives is added to the epoch."""
+        behind = dict.fromkeys(flows, marks)
+        for node in nodes:
+            inputs = [wire.carry(flows[wire.port]) for wire in node.wires]
+            lows = [behind.get(wire.port, marks) for wire in node.wires]
+            now = (_least(low for low, _ in lows), _least(high for _, high in lows))
+            for output, rows in self._given(epoch, node, inputs, now).items():
+                port = replace(node.port, output=output)
+                flows[port] = rows
+                behind[port] = tuple(_behind(mark, node.lag) for mark in now)  # type: ignore[assignment]
+                epoch.add(port, rows)
+
+    def _given(
+        self,
+        epoch: _Epoch,
+        node: Node,
+        inputs: list[pl.DataFrame],
+        marks: tuple[int | None, int | None],
+    ) -> Mapping[str, pl.DataFrame]:
+        if isinstance(node.work, Chain):
+            (rows,) = inputs
+            if node.apart:
+                found, letters = node.work.run_apart(rows)
+                made = pl.concat(found) if found else node.work.run(rows.clear())[0]
+            else:
+                made, letters = node.work.run(rows)
+            epoch.letters += letters
+            return {OUT: made}
+        if isinstance(node.work, Branches):
+            return node.work.run(inputs[0])
+        name = node.work.operator
+        given = node.work.run(Taken(epoch.number, inputs, *marks), epoch.states[name])
+        epoch.states[name] = given.state
+        epoch.deltas.setdefault(name, []).append(given.delta)
+        epoch.late += given.late
+        epoch.letters += given.letters
+        return given.rows
+
+
+def _together(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Frames one behind the other; a column that one lacks is null."""
+    full = [frame for frame in frames if frame.height]
+    if len(full) <= 1:
+        return full[0] if full else frames[-1]
+    return pl.concat(full, how="diagonal")
+
+
+def _least(marks: Iterable[int | None]) -> int | None:
+    """The least of some watermarks, of which None is before all time."""
+    found = list(marks)
+    return None if None in found else min(each for each in found if each is not None)
+
+
+def _behind(mark: int | None, lag: int) -> int | None:
+    """What an operator promises of its output: the end of time stays where it is."""
+    return mark if mark is None or mark == END else mark - lag

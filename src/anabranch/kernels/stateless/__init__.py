@@ -1,0 +1,1 @@
+"""Operators that keep nothing (M8)."""

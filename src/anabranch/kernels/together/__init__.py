@@ -1,0 +1,1 @@
+"""Streams and tables together (M13, M14)."""

@@ -1,0 +1,76 @@
+"""What a user's function makes of windows: `fn(key, frame)`, the rows in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from anabranch.connectors.rows import Misfit
+from anabranch.kernels.failures import BadRow, Failed, told
+from anabranch.kernels.stateless.python_rows import Picker, several
+from anabranch.kernels.windows.whole import WholeRows
+from anabranch.program.functions import OnError
+from anabranch.program.operators.operator import OUT
+from anabranch.program.operators.windowed import REVISION, WindowApply
+
+
+@dataclass(frozen=True)
+class Applied:
+    """Rows a function made, and the number of the window that each was made of."""
+
+    rows: pl.DataFrame
+    windows: pl.Series
+    subs: pl.Series
+    letters: int
+
+
+@dataclass(frozen=True)
+class Apply:
+    """A function over windows, lowered."""
+
+    operator: str
+    call: Callable[[tuple[Any, ...], pl.DataFrame], Any]
+    pick: Picker
+    by: tuple[str, ...]
+    on_error: OnError
+
+    @classmethod
+    def of(cls, op: WindowApply) -> Apply:
+        """Lower the operator's function."""
+        schema = op.outputs[OUT].schema
+        names = [name for name in op.columns if name != REVISION]
+        pick = Picker(pl.Schema({name: schema[name] for name in names}))
+        return cls(op.name, op.function.call, pick, op.windowing.by, op.on_error)
+
+    def run(self, bounds: pl.DataFrame, kept: WholeRows, partials: pl.DataFrame) -> Applied:
+        """Call the function on each window; `bounds` says which window and key it is."""
+        keys = bounds.select(self.by).rows() if self.by else [()] * bounds.height
+        found, counts, letters = [self.pick.frame([])], [], 0
+        for at, (window, frame) in enumerate(zip(keys, kept.frames(partials), strict=True)):
+            try:
+                made = self._one(window, frame)
+            except Exception as error:  # noqa: BLE001 - whatever a user's function raises
+                if self.on_error == "fail":
+                    record = bounds.row(at, named=True)
+                    raise Failed(told(self.operator, error, record)) from None
+                letters += 1
+                counts.append(0)
+                continue
+            found.append(made)
+            counts.append(made.height)
+        lengths = pl.DataFrame({"n": counts}, schema={"n": pl.Int64}).with_row_index("w")
+        each = lengths.select("w", pl.int_ranges(pl.col("n")).alias("s"))
+        each = each.explode("s", empty_as_null=False, keep_nulls=False)
+        return Applied(pl.concat(found), each["w"], each["s"].cast(pl.Int64), letters)
+
+    def _one(self, key: tuple[Any, ...], frame: pl.DataFrame) -> pl.DataFrame:
+        given = self.call(key, frame)
+        if isinstance(given, pl.DataFrame):
+            given = given.rows(named=True)
+        try:
+            return self.pick.frame([self.pick(row) for row in several(given)])
+        except Misfit as misfit:
+            raise BadRow(misfit.why) from None

@@ -1,0 +1,176 @@
+"""Tumbling and sliding windows as a kernel (M9).
+
+Rows become partials of panes, in the lane or before it (`combined`). A window that ends is the sum
+of its panes; a pane is shared by all its windows, those that a late row still reaches among them.
+With `allow_late` windows leave again when they have changed: how often one has left is a column of
+the partial that starts where it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+import polars as pl
+
+from anabranch.kernels.bundle import OFFSET, PARTITION, TIME
+from anabranch.kernels.failures import failing
+from anabranch.kernels.kernel import Given, Taken
+from anabranch.kernels.windows.fields import ROWS
+from anabranch.kernels.windows.panes import START, Panes
+from anabranch.kernels.windows.results import END, Leaving
+from anabranch.kernels.windows.state import PaneState
+from anabranch.kernels.windows.windows import FRESH, LEFT, SLICE, Windows
+from anabranch.program.graph import Graph
+from anabranch.program.operators.operator import LATE, OUT, Port
+from anabranch.program.operators.windowed import WindowAggregate, WindowApply
+
+PLACES = 2**32
+"""Rows an epoch has less than so many."""
+_FAR = 2**62
+
+
+@dataclass(frozen=True)
+class WindowKernel:
+    """A tumbling or sliding window operator."""
+
+    windows: Windows
+    panes: Panes
+    leaving: Leaving
+    allowed: int
+    late_read: bool
+    """Whether anybody wants the late rows; else they are counted."""
+    combined: bool = False
+    """Whether its input is partials already; only where no values are placed."""
+
+    @classmethod
+    def of(cls, graph: Graph, op: WindowAggregate | WindowApply) -> Self:
+        """Lower an operator of a program."""
+        windows = Windows.of(op, graph.output(op.inputs[0]).schema)
+        assert windows.panes is not None
+        read = bool(graph.consumers(Port(op.id, LATE)))
+        leaving = Leaving.of(op, windows)
+        return cls(windows, windows.panes, leaving, op.windowing.allowed or 0, read)
+
+    @property
+    def operator(self) -> str:
+        """Its name."""
+        return self.windows.operator
+
+    @property
+    def lag(self) -> int:
+        """Its output's watermark is its own."""
+        return 0
+
+    def restore(self, deltas: Iterable[pl.DataFrame], version: int = 0) -> PaneState:
+        """The state after epochs with these deltas, in order."""
+        return PaneState.from_deltas(self.windows, deltas, version)
+
+    def run(self, taken: Taken, state: PaneState) -> Given[PaneState]:
+        """Add an epoch's rows to their panes, then let windows leave that have ended."""
+        late = taken.rows[0].clear()
+        if self.combined:
+            fresh, count = self._partials(taken)
+        else:
+            fresh, late = self._rows(taken)
+            count = late.height
+        due, left = self._due(taken, state, fresh)
+        rows, letters = self.leaving.by_watermark(due)
+        closed = self.panes.closed(_less(taken.after, self.allowed))
+        kept = self.windows.merged([fresh, left]) if left.height else fresh
+        if closed is not None:
+            kept = kept.filter(pl.col(START) > closed)
+        delta = kept.sort(SLICE, maintain_order=True)
+        outputs = {OUT: rows, LATE: late} if self.late_read else {OUT: rows}
+        return Given(outputs, state.then(kept, closed), delta, count, letters)
+
+    # Rows in
+
+    def _rows(self, taken: Taken) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """The epoch's partials, sorted by start, and the rows that are too late for all windows."""
+        rows = taken.rows[0]
+        places = None
+        if self.windows.placed:
+            first = taken.epoch * PLACES
+            places = pl.int_range(first, first + rows.height, dtype=pl.Int64, eager=True)
+        outside = self.panes.outside(rows[TIME])
+        if outside is not None and outside.any():
+            rows, places = _those(~outside, rows, places)
+        late = rows.clear()
+        closed = self.panes.closed(_less(taken.before, self.allowed))
+        if closed is not None and (is_late := rows[TIME] <= closed).any():
+            late = rows.filter(is_late)
+            rows, places = _those(~is_late, rows, places)
+        with failing(self.operator):
+            found = self.windows.grouped(rows, self.panes.starts(rows[TIME]), places)
+        return found.sort(START, maintain_order=True), late
+
+    def _partials(self, taken: Taken) -> tuple[pl.DataFrame, int]:
+        """The same of partials; how many rows are late is known, but not which."""
+        parts = taken.rows[0]
+        if PARTITION in parts.columns:
+            parts = parts.sort(PARTITION, OFFSET, maintain_order=True)
+        found = self.windows.merged([parts])
+        closed = self.panes.closed(_less(taken.before, self.allowed))
+        if closed is None:
+            return found, 0
+        late = found.filter(pl.col(START) <= closed)
+        return found.filter(pl.col(START) > closed), int(late[ROWS].sum())
+
+    # Windows out
+
+    def _due(
+        self, taken: Taken, state: PaneState, fresh: pl.DataFrame
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """The windows that leave, and with `allow_late` a mark for each that may leave again."""
+        panes, windows = self.panes, self.windows
+        high, low = panes.last_ended(taken.after), panes.first_open(taken.before)
+        none = pl.DataFrame(schema=windows.partial_schema)
+        if high is None:
+            return none.with_columns(pl.lit(0, pl.Int64).alias(END)), none
+        lowest = low
+        if windows.revised:
+            again = panes.first_open(_less(taken.before, self.allowed))
+            parts = panes.windows(fresh.with_columns(pl.col(ROWS).alias(FRESH)), again, high)
+            lowest = min([low, *(int(x[START].min()) for x in parts if x.height)])  # type: ignore[arg-type]
+        else:
+            parts = panes.windows(fresh, low, high)
+        old = state.between(lowest, min(high + panes.size, _FAR))
+        parts = [x for each in old for x in self._counted(each, lowest, high)] + [
+            part for part in parts if part.height
+        ]
+        # What one epoch made of one pane and key is whole already.
+        alone = len(parts) == 1 and panes.slide == panes.size
+        found = parts[0] if alone else windows.merged(parts)
+        if windows.revised:
+            first = (pl.col(START) >= low) & (pl.col(ROWS) > 0)
+            found = found.filter(first | (pl.col(FRESH) > 0))
+        found = found.with_columns((pl.col(START) + panes.size).alias(END))
+        return found, self._marks(found) if windows.revised else none
+
+    def _counted(self, panes: pl.DataFrame, low: int, high: int) -> list[pl.DataFrame]:
+        """Panes as parts of windows; how often a window has left stands at its first pane."""
+        if not self.windows.revised or self.panes.slide == self.panes.size:
+            return self.panes.windows(panes, low, high)
+        at = panes.with_columns(pl.col(START).alias("at"))
+        own = pl.when(pl.col("at") == pl.col(START)).then(LEFT).otherwise(0).alias(LEFT)
+        return [each.with_columns(own).drop("at") for each in self.panes.windows(at, low, high)]
+
+    def _marks(self, found: pl.DataFrame) -> pl.DataFrame:
+        """A partial of no rows for each window that has left once more."""
+        names = [SLICE, START, *self.windows.names]
+        schema = self.windows.partial_schema
+        marks = found.select(*names, pl.lit(1, pl.Int64).alias(LEFT))
+        missing = [pl.lit(None, d).alias(n) for n, d in schema.items() if n not in marks.columns]
+        return marks.with_columns(missing).select(list(schema))
+
+
+def _less(watermark: int | None, by: int) -> int | None:
+    return None if watermark is None else watermark - by
+
+
+def _those(
+    mask: pl.Series, rows: pl.DataFrame, places: pl.Series | None
+) -> tuple[pl.DataFrame, pl.Series | None]:
+    return rows.filter(mask), None if places is None else places.filter(mask)

@@ -1,0 +1,108 @@
+"""Panes: the stretches of time between the bounds of windows, so that windows share their sums.
+
+Windows start every `slide` and end `size` later, so in each slide lies one start and one end, and
+time falls into two panes a slide: before the end and behind it. Where ends fall on starts there is
+one. A window is a run of whole panes, at most 2 x size / slide + 1 of them, whatever the numbers
+are. (Paired windows: Krishnamurthy, Wu, Franklin, SIGMOD 2006; panes of the greatest common divisor
+would be 14 for windows of 10 every 3, these are 7.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+START = "start"
+_FAR = 2**62
+"""No event time is farther from 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class Panes:
+    """The panes of windows of one size at every multiple of a slide.
+
+    >>> Panes(10, 3).starts(pl.Series([0, 1, 2, 3])).to_list()
+    [0, 1, 1, 3]
+    """
+
+    size: int
+    slide: int
+
+    @property
+    def rest(self) -> int:
+        """How far behind a start an end lies; 0: on it."""
+        return self.size % self.slide
+
+    def starts(self, times: pl.Series) -> pl.Series:
+        """The start of the pane of each time."""
+        base = times - times % self.slide
+        if not self.rest:
+            return base.alias(START)
+        behind = (times - base >= self.rest).cast(pl.Int64)
+        return (base + behind * self.rest).alias(START)
+
+    def outside(self, times: pl.Series) -> pl.Series | None:
+        """Which times lie in no window; None: windows have no gaps."""
+        return None if self.slide <= self.size else times % self.slide >= self.size
+
+    def closed(self, watermark: int | None) -> int | None:
+        """The last time of which all windows end at a watermark or before."""
+        if watermark is None:
+            return None
+        return min((watermark - self.size) // self.slide * self.slide + self.slide - 1, _FAR)
+
+    def first_open(self, watermark: int | None) -> int:
+        """The start of the first window that ends behind a watermark."""
+        if watermark is None:
+            return -_FAR
+        return (watermark - self.size) // self.slide * self.slide + self.slide
+
+    def last_ended(self, watermark: int | None) -> int | None:
+        """The start of the last window that ends at a watermark or before."""
+        return None if watermark is None else min(self.first_open(watermark) - self.slide, _FAR)
+
+    def windows(self, panes: pl.DataFrame, low: int, high: int) -> list[pl.DataFrame]:
+        """Panes, sorted by start, as parts of windows that start from `low` to `high`.
+
+        A pane is there once for each of them, with the window's start in place of its own.
+        """
+        if not panes.height or low > high:
+            return []
+        if self.slide == self.size:
+            return [_between(panes, low, high)]
+        first, last = int(panes[START][0]), int(panes[START][-1])
+        low = max(low, (first - self.size) // self.slide * self.slide + self.slide)
+        high = min(high, last // self.slide * self.slide)
+        if (high - low) // self.slide < self.size // self.slide:
+            return self._by_window(panes, low, high)
+        return self._by_pane(panes, low, high)
+
+    def _by_window(self, panes: pl.DataFrame, low: int, high: int) -> list[pl.DataFrame]:
+        found = []
+        for start in range(low, high + 1, self.slide):
+            part = _between(panes, start, start + self.size - 1)
+            if part.height:
+                found.append(part.with_columns(pl.lit(start, pl.Int64).alias(START)))
+        return found
+
+    def _by_pane(self, panes: pl.DataFrame, low: int, high: int) -> list[pl.DataFrame]:
+        base = pl.col(START) - pl.col(START) % self.slide
+        ends = -(-self.size // self.slide)
+        found = []
+        for back in range(ends):
+            start = base - back * self.slide
+            part = panes
+            if self.rest and back == ends - 1:
+                # The last part of such a window is a pane before an end.
+                part = panes.filter(pl.col(START) == base)
+            found.append(part.with_columns(start).filter(pl.col(START).is_between(low, high)))
+        return found
+
+
+def _between(panes: pl.DataFrame, low: int, high: int) -> pl.DataFrame:
+    """The panes that start from `low` to `high`."""
+    starts = panes[START]
+    begin = int(starts.search_sorted(low, side="left"))
+    end = int(starts.search_sorted(high, side="right"))
+    return panes.slice(begin, max(0, end - begin))

@@ -1,0 +1,115 @@
+"""The state of tumbling and sliding windows: partials of panes, sorted by start.
+
+Partials of many keys that stay idle must not be added up again and again: committed ones are in
+layers, each more than twice as large as the next, and a layer is added to the one below it only
+when it has grown. Panes that have left are cut off at the front of a layer when it is folded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from anabranch.kernels.windows.panes import START
+from anabranch.kernels.windows.windows import SLICE, Windows
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Partials that came into the state together, sorted by start."""
+
+    version: int
+    frame: pl.DataFrame
+    closed: int | None = None
+    """At this version panes that start here or before count no longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class PaneState:
+    """Partials of panes that may still count, in the order in which they are added."""
+
+    windows: Windows
+    layers: tuple[Layer, ...]
+    base: int = 0
+    """The version up to which layers are committed."""
+
+    @classmethod
+    def from_deltas(
+        cls, windows: Windows, deltas: Iterable[pl.DataFrame], version: int = 0
+    ) -> PaneState:
+        """The state after epochs with these deltas, in order."""
+        return cls(windows, (Layer(version, windows.merged(list(deltas))),), version)
+
+    @property
+    def version(self) -> int:
+        """How many epochs it is made of."""
+        return self.layers[-1].version
+
+    @property
+    def oldest(self) -> int:
+        """The base's version."""
+        return self.base
+
+    def at(self, version: int) -> PaneState:
+        """The state at an earlier version."""
+        self._require(version)
+        return replace(self, layers=tuple(x for x in self.layers if x.version <= version))
+
+    def then(self, delta: pl.DataFrame, closed: int | None) -> PaneState:
+        """The state after one more epoch, with partials sorted by start."""
+        return replace(self, layers=(*self.layers, Layer(self.version + 1, delta, closed)))
+
+    def fold(self, version: int) -> PaneState:
+        """The same state with fewer layers, without the panes that had left at this version."""
+        self._require(version)
+        settled = [each for each in self.layers if each.version <= self.base]
+        fresh = [each for each in self.layers if self.base < each.version <= version]
+        closed = fresh[-1].closed if fresh else settled[-1].closed
+        if fresh:
+            frames = [_without(each.frame, closed) for each in fresh]
+            merged = self.windows.merged(frames) if len(frames) > 1 else frames[0]
+            settled.append(Layer(version, merged, closed))
+        settled = [replace(each, frame=_without(each.frame, closed)) for each in settled]
+        while len(settled) > 1 and settled[-2].frame.height <= 2 * settled[-1].frame.height:
+            two = [each.frame for each in settled[-2:]]
+            settled[-2:] = [Layer(version, self.windows.merged(two), closed)]
+        newer = tuple(each for each in self.layers if each.version > version)
+        return replace(self, layers=(*settled, *newer), base=version)
+
+    def whole(self) -> pl.DataFrame:
+        """All partials that still count."""
+        closed = self.layers[-1].closed
+        frames = [_without(each.frame, closed) for each in self.layers]
+        return self.windows.merged(frames).sort(SLICE, maintain_order=True)
+
+    def between(self, low: int, high: int) -> list[pl.DataFrame]:
+        """The partials of panes that start from `low` to `high`, layer by layer."""
+        found = []
+        for layer in self.layers:
+            starts = layer.frame[START]
+            begin = int(starts.search_sorted(low, side="left"))
+            end = int(starts.search_sorted(high, side="right"))
+            if end > begin:
+                found.append(layer.frame.slice(begin, end - begin))
+        return found
+
+    def _require(self, version: int) -> None:
+        if not self.base <= version <= self.version:
+            message = f"no state at version {version}: {self.base} to {self.version} are known"
+            raise LookupError(message)
+
+
+def _without(frame: pl.DataFrame, closed: int | None) -> pl.DataFrame:
+    """Partials of panes that start behind `closed`; the others' memory goes when they are many."""
+    if closed is None or not frame.height:
+        return frame
+    begin = int(frame[START].search_sorted(closed, side="right"))
+    kept = frame.slice(begin)
+    return kept.clone() if begin == 0 or 2 * kept.height > frame.height else _copied(kept)
+
+
+def _copied(frame: pl.DataFrame) -> pl.DataFrame:
+    """The same rows in memory of their own."""
+    return frame.select(pl.all().gather(pl.arange(pl.len())))
