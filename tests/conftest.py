@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# No time limit decides a test: machines are slow, and busy.
-settings.register_profile("unhurried", deadline=None)
-settings.load_profile("unhurried")
+# No time limit decides a test: machines are slow, and busy. Examples are the same in every run, so
+# that a change is judged by what it changed; `--hypothesis-profile=searching` looks for new ones.
+settings.register_profile("settled", deadline=None, derandomize=True)
+settings.register_profile("searching", deadline=None)
+settings.load_profile("settled")
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
