@@ -39,7 +39,8 @@ def told(values, cuts):
             rows = pl.DataFrame({"x": values[begin:end]}, schema={"x": pl.Float64})
             rows = rows.with_columns(pl.lit(0, pl.Int64).alias("__ab_time"))
             parts.append(WINDOWS.partials(rows, 1))
-    return WINDOWS.results(WINDOWS.merged(parts)).select("n", "q").row(0)
+    found = WINDOWS.finished(WINDOWS.merged(parts))
+    return found["n"][0], found["q"][0]
 
 
 @settings(deadline=None, max_examples=60)

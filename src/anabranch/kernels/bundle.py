@@ -32,8 +32,6 @@ OFFSET = "__ab_o"
 """The row's number in its partition; of a partial, that of the first row of its split."""
 SLICE = "__ab_slice"
 """The slice of the row's key."""
-WINDOW_END = "__ab_end"
-"""The end of the window that a row is the result of, in microseconds."""
 
 
 def sub(number: int) -> str:
@@ -155,5 +153,5 @@ def _rank(name: str) -> tuple[int, int, int, int] | None:
     return (len(_FIXED), int(operator), "ksb".index(kind), int(part or 0))
 
 
-_FIXED = ("phase", "p", "o", "end")
+_FIXED = ("phase", "p", "o")
 _NUMBERED = re.compile(r"([ksb])(\d+)(?:_(\d+))?")

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 from anabranch.compiler.plan import HIDDEN
 from anabranch.ids import OperatorId
-from anabranch.kernels.bundle import OFFSET, PARTITION, PHASE, WINDOW_END, key_part
+from anabranch.kernels.bundle import OFFSET, PARTITION, PHASE, key_part
 from anabranch.program.graph import Graph
 from anabranch.program.operators.operator import Operator
 from anabranch.program.operators.together import Join
 
-_FIXED = (PHASE, PARTITION, OFFSET, WINDOW_END)
+_FIXED = (PHASE, PARTITION, OFFSET)
 _NUMBERED = re.compile(rf"{HIDDEN}([ksb])(\d+)(?:_(\d+))?")
 _FEW = 1_000
 """More parts than the key of any row has, but for those that left another join alone."""

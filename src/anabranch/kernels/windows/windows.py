@@ -16,8 +16,8 @@ from typing import Any
 
 import polars as pl
 
-from anabranch.kernels.bundle import OFFSET, PARTITION, TIME, WINDOW_END, key
 from anabranch.kernels.bundle import SLICE as ROW_SLICE
+from anabranch.kernels.bundle import TIME
 from anabranch.kernels.failures import Failed, as_json
 from anabranch.kernels.keys import canonical, canonical_type
 from anabranch.kernels.results import TaskError
@@ -265,20 +265,6 @@ class Windows:
             ),
         )
 
-    def results(self, partials: pl.DataFrame) -> pl.DataFrame:
-        """The rows of whole windows, in order (end, start, key), with their order columns."""
-        ordered = partials.sort([START, *self.names], maintain_order=True)
-        end = pl.col(START) + self.size
-        visible = self.shown(ordered, pl.col(START), end)
-        visible = visible.with_columns(self.finished(ordered).values())
-        hidden = ordered.select(
-            # M7: the last instant that lies in the window.
-            (end - 1).alias(TIME),
-            end.alias(WINDOW_END),
-            *(pl.col(k).alias(key(at)) for at, k in enumerate(self.names)),
-        )
-        return pl.concat([visible.select(list(self.schema)), hidden], how="horizontal")
-
 
 _FIELDS: Mapping[str, type[Field]] = {
     "rows": Field, "count": Counted, "whole": Sum, "decimal": Sum, "float": Sum, "mean": Mean,
@@ -320,11 +306,3 @@ def _kind(each: Aggregate, dtype: pl.DataType) -> FieldKind:
     if dtype.is_float():
         return "float"
     return "decimal" if isinstance(dtype, pl.Decimal) else "whole"
-
-
-def in_log_order(parts: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
-    """Partials of an epoch in the order of its splits, where they say which they are of."""
-    full = [part for part in parts if part.height]
-    if full and PARTITION in full[0].columns:
-        full.sort(key=lambda part: part.select(PARTITION, OFFSET).row(0))
-    return full
