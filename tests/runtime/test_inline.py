@@ -87,3 +87,33 @@ def test_lanes_come_and_go_in_mid_stream(name, tmp_path):
 
     expected = run_sequential(made(name, tmp_path), log=tmp_path / "ckpt")["out"]
     assert_same_rows(expected, written(tmp_path / "out"))
+
+
+def test_state_that_was_divided_by_other_columns_is_refused(tmp_path):
+    """A function that is proved no longer has its keys in other slices than before."""
+    import polars as pl
+
+    def process(record, state):
+        state.value = (state.value or 0) + 1
+        yield {"k": record["k"], "n": state.value}
+
+    def remembered(record, state, seen=[]):  # noqa: B006 - what must be noticed
+        seen.append(record)
+        yield from process(record, state)
+
+    def made(function):
+        program = ab.Program("changed")
+        read = program.read(ab.sources.Records([{"k": k} for k in "abcdef" * 3]))
+        keyed = read.key_by("k").process(function, out={"k": pl.String, "n": pl.Int64}, name="p")
+        keyed.write(ab.sinks.Files(tmp_path / "out", format="parquet"))
+        return program
+
+    run(made(process), tmp_path / "ckpt", stop_after=5)
+
+    with pytest.raises(ab.CheckpointError) as caught:
+        run(made(remembered), tmp_path / "ckpt")
+
+    assert "the state of p in the checkpoint is divided by k" in str(caught.value)
+    assert "the program now divides it by nothing" in str(caught.value)
+    run(made(process), tmp_path / "ckpt")
+    assert 18 == len(written(tmp_path / "out"))

@@ -104,14 +104,14 @@ def test_anything_else_is_refused(data):
 
 
 def test_another_version_is_told_from_damage():
-    data = pack(delta()).replace(b"delta v1\n", b"delta v2\n", 1)
+    data = pack(delta()).replace(b"delta v2\n", b"delta v3\n", 1)
 
     with pytest.raises(CheckpointError, match=r"^checkpoint file d was written by a newer version"):
         unpack(data, "d")
 
 
 def forged(body, trailer):
-    body = b"anabranch delta v1\n" + body
+    body = b"anabranch delta v2\n" + body
     trailer = trailer.replace(b"LENGTH", b"%d" % len(body)).replace(b"CRC", b"%d" % crc32c(body))
     return body + trailer + struct.pack("<II8s", len(trailer), crc32c(trailer), b"ABDELTA1")
 
@@ -162,3 +162,14 @@ def test_a_compacted_chain_is_the_fold_of_its_deltas():
         snapshot.watermark,
     )
     assert snapshot.path.endswith(".snap")
+
+
+def test_an_older_format_is_refused_by_its_name():
+    data = pack(delta()).replace(b"delta v2\n", b"delta v1\n", 1)
+    with pytest.raises(CheckpointError, match="its format is v1, this version reads v2 alone"):
+        unpack(data)
+
+
+def test_what_divides_the_slices_is_kept():
+    for key in (None, ("k",), ("k", "n")):
+        assert key == unpack(pack(delta(slice_key=key))).slice_key

@@ -85,7 +85,7 @@ def hidden(frame: pl.DataFrame) -> list[str]:
 
 def visible(frame: pl.DataFrame) -> pl.DataFrame:
     """The user's columns alone."""
-    return frame.select([name for name in frame.columns if not name.startswith(HIDDEN)])
+    return frame[[name for name in frame.columns if not name.startswith(HIDDEN)]]
 
 
 def in_order(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:

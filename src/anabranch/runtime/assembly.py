@@ -19,7 +19,7 @@ from anabranch.epoch.machine import Machine, Rules
 from anabranch.epoch.protocol import Offer
 from anabranch.epoch.triggers import Trigger
 from anabranch.epoch.watermarks import SourceTime
-from anabranch.errors import ProgramError
+from anabranch.errors import CheckpointError, ProgramError
 from anabranch.kernels.region import lower_head, lower_lanes
 from anabranch.program.graph import Graph
 from anabranch.program.operators.edges import Read
@@ -31,6 +31,7 @@ from anabranch.runtime.loop import Loop
 from anabranch.runtime.payload import Strand
 from anabranch.state.commit import CommitMachine
 from anabranch.state.commits import Commits
+from anabranch.state.delta import unpack
 from anabranch.state.layout import EpochPlan
 from anabranch.state.recovery import Recovered
 from anabranch.state.slices import Owners
@@ -80,6 +81,7 @@ def assemble(graph: Graph, settings: Settings, executor: Executor, clock: Clock)
         stack.callback(exchange.remove)
         deployment = _deployment(plan, settings, executor, commits.run, root, exchange.path)
         past = _Past.of(recovered, store)
+        _require_slice_keys(plan, recovered, store)
         loop = _loop(settings, executor, clock, commits, past, deployment, plan.read)
         executor.deploy(deployment)
         stack.callback(executor.close)
@@ -186,6 +188,24 @@ def _loop(  # noqa: PLR0913, PLR0917 - all that a loop is made of
     same = recovered.commit is not None and recovered.commit.owners == deployment.owners
     loop.resume(offers, _strands(recovered, deployment), same=same)
     return loop
+
+
+def _require_slice_keys(plan: StagedPlan, recovered: Recovered, store: LocalStore) -> None:
+    """Refuse a checkpoint whose state is divided by other columns than the program now divides by.
+
+    Its keys would be looked for in the wrong slices, and their state not be found.
+    """
+    if plan.lanes is None:
+        return
+    for op in plan.operators(plan.lanes):
+        for link in recovered.chains.get(op.name, ())[-1:]:
+            found = unpack(store.read(link.path), link.path).slice_key
+            if found != plan.lanes.key:
+                then, now = (", ".join(key or ("nothing",)) for key in (found, plan.lanes.key))
+                message = f"the state of {op.name} in the checkpoint is divided by {then}"
+                why = f"the program now divides it by {now}: its regions have changed"
+                so = "see program.explain(); undo the change, or begin with another checkpoint"
+                raise CheckpointError(message, why=why, so=so)
 
 
 def _offer(plan: EpochPlan) -> Offer:

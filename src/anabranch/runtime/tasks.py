@@ -184,6 +184,7 @@ class Worker:
                 parent=None if job.snapshot or job.parent == BEGIN else job.parent,
                 watermark=job.items[-1].after,
                 kind="snapshot" if job.snapshot else "delta",
+                slice_key=self._deployment.head.key or None,
             )
             self._store.create(delta.path, pack(delta))
             paths[operator] = delta.path

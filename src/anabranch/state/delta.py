@@ -1,6 +1,6 @@
 r"""What a lane changed in an operator's state, as one file: sorted and indexed by slice.
 
-    anabranch delta v1\n         the version line
+    anabranch delta v2\n         the version line
     <Arrow IPC stream>          the frame, written by Polars, sorted by its column `slice`
     {"operator": ...}           the trailer: JSON, with the length and CRC32C of all before it
     <length> <crc32c> ABDELTA1  the footer: of the trailer, 4 + 4 bytes, little end first, and 8
@@ -35,6 +35,7 @@ from anabranch.state.envelope import (
     parse_object,
     refuse,
     refuse_newer,
+    tuple_of,
 )
 from anabranch.state.layout import DeltaName
 
@@ -43,7 +44,7 @@ SLICE = "slice"
 Kind: TypeAlias = Literal["delta", "snapshot"]
 """What changed, or all that is there."""
 
-_VERSION = 1
+_VERSION = 2
 _HEADER = b"anabranch delta v%d\n" % _VERSION
 _HEADER_FORM = re.compile(rb"anabranch delta v([0-9]{1,9})\n")
 _FOOTER = struct.Struct("<II8s")
@@ -79,6 +80,8 @@ class Delta:
     parent: str | None = None
     watermark: int | None = None
     kind: Kind = "delta"
+    slice_key: tuple[str, ...] | None = None
+    """The columns by whose hash rows have their slices; None: all are in one."""
     index: Mapping[int, tuple[int, int]] = field(init=False)
     """Of each slice its first row, and how many."""
 
@@ -152,6 +155,7 @@ def compact(
         frame=fold([delta.frame for delta in deltas]),
         watermark=newest.watermark,
         kind="snapshot",
+        slice_key=newest.slice_key,
     )
 
 
@@ -173,6 +177,7 @@ def _trailer(delta: Delta, body: bytes) -> dict[str, Json]:
         "parent": delta.parent,
         "watermark": delta.watermark,
         "kind": delta.kind,
+        "slice_key": None if delta.slice_key is None else list(delta.slice_key),
         "index": [[slice_, list(rows)] for slice_, rows in delta.index.items()],
         "length": len(body),
         "crc32c": crc32c(body),
@@ -183,6 +188,8 @@ def _check_version(path: str, data: bytes) -> None:
     header = _HEADER_FORM.match(data)
     if header is None:
         refuse(path, "it does not begin as a delta does")
+    if int(header[1]) < _VERSION:
+        refuse(path, f"its format is v{int(header[1])}, this version reads v{_VERSION} alone")
     if int(header[1]) != _VERSION or header[0] != _HEADER:
         refuse_newer(path, f"v{int(header[1])}", f"v{_VERSION}")
 
@@ -218,6 +225,7 @@ def _delta(path: str, fields: Fields, frame: pl.DataFrame) -> Delta:
         "parent": fields.take("parent", optional(as_text)),
         "watermark": fields.take("watermark", optional(as_int)),
         "kind": fields.take("kind", _as_kind),
+        "slice_key": fields.take("slice_key", optional(tuple_of(as_text))),
     }
     fields.finish()
     try:

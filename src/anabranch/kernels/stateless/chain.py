@@ -57,12 +57,12 @@ class Chain:
     def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, int]:
         """Take a bundle through all steps; an error of the program raises `Failed`."""
         letters = 0
-        frame = frame.select([*self.live, *hidden(frame)])
+        frame = _only(frame, self.live)
         for step in self.steps:
             with failing(step.name):
                 frame, left_out = step.run(frame)
             letters += left_out
-        return frame.select([*self.out, *hidden(frame)]), letters
+        return _only(frame, self.out), letters
 
     def run_apart(self, frame: pl.DataFrame) -> tuple[list[pl.DataFrame], int]:
         """Take each row through all steps before the next one, and each that is made of it, too."""
@@ -120,7 +120,7 @@ class FilterStep:
     def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, int]:
         """Compute the mask, then carry only the columns that are read behind it."""
         mask = self.predicate.over(frame).to_series()
-        return frame.select([*self.live, *hidden(frame)]).filter(mask), 0
+        return _only(frame, self.live).filter(mask), 0
 
 
 @dataclass(frozen=True)
@@ -266,7 +266,7 @@ class One:
         if given is None:
             message = "map must return a record, got None; use filter or flat_map to drop records"
             raise BadRow(message)
-        return (given,)
+        return given if type(given) is dict else (given,)
 
 
 def inherited(frame: pl.DataFrame, made: Made, sub: str | None) -> list[pl.Series]:
@@ -380,6 +380,11 @@ def _is_dead(expression: Expression, live: _Live) -> bool:
     """Whether an expression is a bare column that nobody reads; no other may be left out."""
     node = json.loads(expression.form) if expression.form else None
     return isinstance(node, dict) and set(node) == {"Column"} and node["Column"] not in live
+
+
+def _only(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    """These columns and the hidden ones; by their names, as a `select` takes 50 us for any rows."""
+    return frame[[*names, *hidden(frame)]]
 
 
 def _sorted(live: _Live, schema: pl.Schema) -> tuple[str, ...]:

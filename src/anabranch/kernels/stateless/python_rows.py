@@ -11,6 +11,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
+from types import GeneratorType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,6 +24,8 @@ Record: TypeAlias = dict[str, Any]
 Values: TypeAlias = tuple[Any, ...]
 
 _NONE = type(None)
+_SEVERAL = frozenset({list, tuple, GeneratorType})
+"""What holds records, told without asking what it can do."""
 _PLAIN: Mapping[type[pl.DataType], frozenset[type]] = {
     pl.Boolean: frozenset({bool, _NONE}),
     pl.Float64: frozenset({float, int, _NONE}),
@@ -154,8 +157,9 @@ def gathered(results: Iterator[Any], count: int, pick: Picker, *, stop: bool) ->
                 continue
             if type(given) is dict:
                 rows.append(pick(given))
-            else:
-                rows.extend(map(pick, several(given)))
+                parents.append(index)
+                continue
+            rows.extend(map(pick, given if type(given) in _SEVERAL else several(given)))
         except Exception as error:  # noqa: BLE001 - whatever a user's function raises
             del rows[mark:]
             made.failures[index] = error
