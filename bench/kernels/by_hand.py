@@ -18,17 +18,26 @@ SECOND = 1_000_000
 START, END = "window_start", "window_end"
 
 
-def stateless(frame: pl.DataFrame) -> pl.DataFrame:
-    """Filter, compute, leave out; Polars one step at a time, faster here than a lazy query."""
-    kept = frame.select("t", "k", "n", "x").filter(frame["kind"] == "view")
-    return kept.select("t", "k", y=pl.col("x") * 2.0 + pl.col("n"))
+def stateless(table: pl.DataFrame) -> Work:
+    """Filter, compute, look up, leave out: Polars one step at a time."""
+
+    def work(frame: pl.DataFrame) -> pl.DataFrame:
+        kept = frame.select("t", "name", "n", "x").filter(frame["kind"] == "view")
+        made = kept.select("t", "name", y=pl.col("x") * 2.0 + pl.col("n"))
+        return made.join(table, on="name").select("t", "team", "y")
+
+    return work
 
 
-def lazily(frame: pl.DataFrame) -> pl.DataFrame:
+def lazily(table: pl.DataFrame) -> Work:
     """The same as a lazy query."""
-    query = frame.lazy().filter(pl.col("kind") == "view")
-    query = query.with_columns(y=pl.col("x") * 2.0 + pl.col("n"))
-    return query.select("t", "k", "y").collect()
+
+    def work(frame: pl.DataFrame) -> pl.DataFrame:
+        query = frame.lazy().filter(pl.col("kind") == "view")
+        query = query.with_columns(y=pl.col("x") * 2.0 + pl.col("n"))
+        return query.join(table.lazy(), on="name").select("t", "team", "y").collect()
+
+    return work
 
 
 def window_count(frame: pl.DataFrame) -> pl.DataFrame:
@@ -48,7 +57,7 @@ class Sliding:
     def __call__(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Add up panes of a second, then those of each window that has ended."""
         times = frame["t"].to_physical()
-        low, high = (int(x) // SECOND * SECOND for x in (times.min(), times.max()))  # type: ignore[call-overload]
+        low, high = (int(x) // SECOND * SECOND for x in (times.min(), times.max()))  # type: ignore[arg-type]
         pane = pl.col("t").to_physical() // SECOND * SECOND
         total = pl.col("n").sum().alias("total")
         fresh = frame.group_by(pane.alias(START), "k").agg(_length(), total)
@@ -125,7 +134,7 @@ class Join:
         lefts, rights = self._held
         pairs = [self._near(left, pl.concat([*rights, right]))]
         pairs += [self._near(each, right) for each in lefts]
-        horizon = frame["t"].max() - pl.duration(microseconds=self._within)  # type: ignore[operator]
+        horizon = frame["t"].max() - pl.duration(microseconds=self._within)
         self._held = (
             [pl.concat([*lefts, left]).filter(pl.col("t") >= horizon)],
             [pl.concat([*rights, right]).filter(pl.col("u") >= horizon)],

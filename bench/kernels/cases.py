@@ -43,6 +43,13 @@ TOTALS = {"name": pl.String(), "total": pl.Int64()}
 SCORES = {"name": pl.String(), "score": pl.Float64()}
 PARTS = {"name": pl.String(), "part": pl.Int64(), "score": pl.Float64()}
 
+TEAMS = pl.DataFrame(
+    {
+        "name": [f"user-{each}" for each in range(KEYS)],
+        "team": [f"team-{each % 100}" for each in range(KEYS)],
+    }
+)
+
 Make = Callable[[int, int], pl.DataFrame]
 
 
@@ -98,9 +105,9 @@ def many_keys(epoch: int, rows: int) -> pl.DataFrame:
 
 
 def sides(epoch: int, rows: int) -> pl.DataFrame:
-    """Rows of two sides by turns; of each row's partners half are near enough, of the rest none."""
+    """Rows of two sides by turns, of keys of which each side has one a second or so."""
     i = np.arange(epoch * rows, (epoch + 1) * rows, dtype=np.uint64)
-    keys = max(1, rows // 8)
+    keys = max(1, rows // 2)
     return pl.DataFrame(
         {
             "t": pl.Series(i.astype(np.int64) * 1_000_000 // rows).cast(pl.Datetime("us")),
@@ -125,10 +132,10 @@ def _written(program: ab.Program, stream: Stream) -> ab.Program:
 
 
 def stateless() -> ab.Program:
-    """Filter, compute, leave out."""
+    """Filter, compute, look up, leave out."""
     program, given = _read()
     made = given.filter(pl.col("kind") == "view").with_columns(y=pl.col("x") * 2.0 + pl.col("n"))
-    return _written(program, made.select("t", "k", "y"))
+    return _written(program, made.lookup(TEAMS, on="name").select("t", "team", "y"))
 
 
 def windows(window: Any, **aggregates: Any) -> ab.Program:
@@ -207,7 +214,7 @@ def _rows(name: str, program: Callable[[], ab.Program], *functions: Any, out: An
     return Case(name, program, lambda: by_hand.rows(functions, out), events)
 
 
-STATELESS = Case("stateless", stateless, lambda: by_hand.stateless, events)
+STATELESS = Case("stateless", stateless, lambda: by_hand.stateless(TEAMS), events)
 WINDOW = Case("window-count", counted, lambda: by_hand.window_count, events, windowed=True)
 SLIDING = Case(
     "sliding",

@@ -34,7 +34,10 @@ def test_an_unknown_name_is_a_usage_error_that_says_what_exists(capsys):
 
     out, err = capsys.readouterr()
     assert "" == out
-    assert "bench: no benchmark 'nope'; there are compile, ordering, shapes, start, ysb\n" == err
+    assert (
+        "bench: no benchmark 'nope'; there are compile, kernels, ordering, shapes, start, streambox, ysb\n"
+        == err
+    )
 
 
 @pytest.mark.parametrize("arguments", [[], ["--list"]])
@@ -42,7 +45,9 @@ def test_without_a_name_it_says_which_there_are(arguments, capsys):
     assert 0 == main(arguments)
 
     lines = capsys.readouterr().out.splitlines()
-    assert ["compile", "ordering", "shapes", "start", "ysb"] == [line.split()[0] for line in lines]
+    assert ["compile", "kernels", "ordering", "shapes", "start", "streambox", "ysb"] == [
+        line.split()[0] for line in lines
+    ]
     assert all(len(line.split()) > 3 for line in lines)
 
 

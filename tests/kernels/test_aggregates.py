@@ -38,8 +38,8 @@ def in_pieces(windows, values, dtype, cuts=()):
             rows = pl.DataFrame({"x": values[begin:end]}, schema={"x": dtype})
             rows = rows.with_columns(pl.lit(0, pl.Int64).alias(TIME))
             parts.append(windows.partials(rows, 1))
-    found = windows.results(windows.merged(parts))
-    return found.select([name for name in found.columns if name in windows.schema]).row(0)[2:]
+    found = windows.finished(windows.merged(parts))
+    return tuple(found[name][0] for name in windows.schema if name in found)
 
 
 def test_a_bundle_becomes_a_handful_of_partials():
@@ -117,7 +117,7 @@ def test_many_odd_parts_are_added_up():
     rows = pl.DataFrame({"x": [1e-20] * 1000, TIME: [0] * 1000}, schema_overrides={TIME: pl.Int64})
     partial = windows.merged([windows.partials(rows, 1)])
     assert partial["a0_odd"].list.len()[0] <= 3
-    assert windows.results(partial)["s"][0] == pytest.approx(1e-17, rel=1e-15)
+    assert windows.finished(partial)["s"][0] == pytest.approx(1e-17, rel=1e-15)
 
 
 @settings(deadline=None)

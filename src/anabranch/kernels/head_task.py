@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import polars as pl
 
 from anabranch.compiler.proof import Proof
@@ -95,10 +96,7 @@ class HeadTask:
         elif entrance.timed:
             columns.append(pl.repeat(None, frame.height, dtype=pl.Int64, eager=True).alias(TIME))
         if entrance.ordered:
-            end = first_row + frame.height
-            same = pl.repeat(partition_index, frame.height, dtype=pl.Int32, eager=True)
-            numbers = pl.int_range(first_row, end, dtype=pl.Int64, eager=True)
-            columns += [same.alias(PARTITION), numbers.alias(OFFSET)]
+            columns += _places(partition_index, first_row, frame.height)
         bundle = pl.DataFrame(columns)
         if missing is None:
             return bundle, greatest, 0  # type: ignore[return-value]
@@ -161,6 +159,15 @@ class HeadTask:
             return pl.DataFrame(schema=windows.partial_schema)
         with failing(windows.operator):
             return windows.partials(rows, slices)
+
+
+def _places(partition_index: int, first_row: int, height: int) -> list[pl.Series]:
+    """The order columns of rows that follow one another."""
+    # By NumPy: an eager expression of Polars is a query, which costs more than 1,000 such rows.
+    return [
+        pl.Series(PARTITION, np.full(height, partition_index, dtype=np.int32)),
+        pl.Series(OFFSET, np.arange(first_row, first_row + height, dtype=np.int64)),
+    ]
 
 
 def _divided(rows: pl.DataFrame, slices: pl.Series, owners: Owners) -> dict[int, pl.DataFrame]:

@@ -49,9 +49,8 @@ def lower_head(plan: StagedPlan) -> HeadTask:
     operators, read, windows = plan.operators(plan.head), plan.read, _combined(plan)
     given = plan.graph.output(plan.entry).schema
     needed = tuple(given) if windows is None else windows.roots
-    # Partials have no order of their own unless it shows in what they add up to, and rows that
-    # leave the program here are in order as they are.
-    ordered = windows is None and plan.lanes is not None
+    # Partials have no order of their own unless it shows in what they add up to.
+    ordered = windows is None
     chain = lower_chain(operators, [_given(plan.graph, op) for op in operators], needed, ordered)
     chain, early = _early(chain, windows, plan.graph, operators)
     out = read.outputs[OUT]
