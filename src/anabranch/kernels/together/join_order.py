@@ -58,7 +58,7 @@ class Parts:
         """The name of an order column as a part of the key.
 
         >>> Parts(7).name("__ab_p"), Parts(7).name("__ab_b3")
-        ('__ab_k7_3', '__ab_k7_14006')
+        ('__ab_k7_3', '__ab_k7_14005')
         """
         if column in _FIXED:
             return key_part(self.operator, 2 + _FIXED.index(column))
