@@ -218,6 +218,7 @@ def settings(master: str, conf: Mapping[str, str], directory: Path) -> dict[str,
             str(Path(each or ".").absolute()) for each in sys.path if each != "__pypackages__"
         )
         found |= LOOPBACK
+        found["spark.python.daemon.module"] = "anabranch.spark.daemon"
     if cluster := re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]", master):
         executors, cores, memory = map(int, cluster.groups())
         found["spark.executor.memory"] = f"{memory}m"
