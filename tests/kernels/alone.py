@@ -19,12 +19,13 @@ from anabranch.epoch.watermarks import SourceTime
 from anabranch.kernels.bundle import OFFSET, PARTITION, SLICE, TIME, branch, in_order, visible
 from anabranch.kernels.failures import Failed
 from anabranch.kernels.kernel import Given, Kernel, Taken
+from anabranch.kernels.letters import Origins, Split
 from anabranch.kernels.results import TaskError
 from anabranch.kernels.times import micros_of
 from anabranch.program.graph import Graph
 from anabranch.program.log import Cut
 from anabranch.program.operators.edges import Read, Write
-from anabranch.program.operators.operator import Operator, Port
+from anabranch.program.operators.operator import DEAD_LETTERS, Operator, Port
 from anabranch.state.slices import Owners, slice_of
 
 Lower = Callable[[Graph, Any], Kernel[Any]]
@@ -82,8 +83,9 @@ class _Run:
         for epoch, cut in enumerate(log):
             before = self._watermark()
             inputs = self._inputs(cut)
+            origins = self._origins(epoch, cut)
             try:
-                self._epoch(epoch, inputs, before, self._watermark())
+                self._epoch(origins, inputs, before, self._watermark())
             except Failed as failed:
                 self.ran.error = failed.error
                 break
@@ -94,6 +96,12 @@ class _Run:
         feeding = {self.graph[port.operator].name for port in self.op.inputs}
         found = [self.times[name].watermark for name in feeding]
         return None if None in found else min(found)  # type: ignore[type-var]
+
+    def _origins(self, epoch: int, cut: Cut) -> Origins:
+        """Offsets are the numbers of rows in their partition here."""
+        read = next(each for each in self.graph.sources if each.name == cut.source)
+        splits = [Split(i, 0, str(p), 0) for i, p in enumerate(read.source.partitions())]
+        return Origins(epoch, read.name, splits)
 
     def _inputs(self, cut: Cut) -> list[pl.DataFrame]:
         """A bundle for each input of the operator, and the source's time moves on."""
@@ -152,14 +160,16 @@ class _Run:
         return pl.DataFrame(schema={**read.outputs["out"].schema, **hidden})
 
     def _epoch(
-        self, epoch: int, inputs: list[pl.DataFrame], before: int | None, after: int | None
+        self, origins: Origins, inputs: list[pl.DataFrame], before: int | None, after: int | None
     ) -> None:
         given: dict[str, list[pl.DataFrame]] = {}
         lanes = list(range(self.ways.width))
         self.draw.shuffle(lanes)
         for lane in lanes:
-            taken = Taken(epoch, [self._mine(rows, lane) for rows in inputs], before, after)
+            taken = Taken(origins.epoch, [self._mine(rows, lane) for rows in inputs], before, after)
             for output, rows in self._lane(lane, taken).items():
+                if output == DEAD_LETTERS:
+                    rows = origins.addressed(rows)  # noqa: PLW2901 - as a lane task does
                 given.setdefault(output, []).append(rows)
         for write in self.graph.sinks:
             (port,) = write.inputs

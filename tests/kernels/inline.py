@@ -13,6 +13,7 @@ import anabranch as ab
 from anabranch.compiler.compile import plan_of
 from anabranch.kernels.bundle import from_blob, in_order, to_blob, visible
 from anabranch.kernels.head_task import HeadTask
+from anabranch.kernels.letters import Origins, Split
 from anabranch.kernels.region import lower_head, lower_lanes
 from anabranch.kernels.results import END, EpochInput
 from anabranch.program.log import Cut
@@ -142,7 +143,9 @@ class _Run:
         outputs: list[list[Any]] = [[] for _ in group]
         for lane in range(len(states)):
             inputs = [
-                EpochInput(number, [p[lane] for p in parts if lane in p], before, after)
+                EpochInput(
+                    number, [p[lane] for p in parts if lane in p], before, after, self._from(number)
+                )
                 for number, parts, before, after in group
             ]
             if self.choices.restart:
@@ -168,6 +171,12 @@ class _Run:
             self.draw.shuffle(frames)
             self.ran.rows += visible(in_order(frames)).rows(named=True)
         return True
+
+    def _from(self, epoch: int) -> Origins:
+        """Offsets are the numbers of rows in their partition here."""
+        read = self.plan.read
+        splits = [Split(i, 0, str(p), 0) for i, p in enumerate(read.source.partitions())]
+        return Origins(epoch, read.name, splits)
 
     def _moved(self, frame: pl.DataFrame) -> pl.DataFrame:
         return from_blob(to_blob(frame)) if self.choices.blobs else frame

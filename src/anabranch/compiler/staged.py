@@ -18,7 +18,7 @@ from anabranch.ids import OperatorId
 from anabranch.program.graph import Graph
 from anabranch.program.operators import keyed, rowwise, together, windowed
 from anabranch.program.operators.edges import Read, Write
-from anabranch.program.operators.operator import DEAD_LETTERS, OUT, Operator, Port
+from anabranch.program.operators.operator import DEAD_LETTERS, Operator, Port
 
 ROW_BY_ROW = (
     rowwise.Filter, rowwise.Select, rowwise.WithColumns, rowwise.Drop, rowwise.Rename,
@@ -112,11 +112,13 @@ def _head(plan: Plan) -> tuple[OperatorId, ...]:
     found = [graph.sources[0].id]
     while True:
         readers = graph.consumers(Port(found[-1]))
-        others = [name for name in graph[found[-1]].outputs if name != OUT]
-        if len(readers) != 1 or any(graph.consumers(Port(found[-1], name)) for name in others):
+        if len(readers) != 1:
             return tuple(found)
         op = graph[readers[0].operator]
         if not isinstance(op, ROW_BY_ROW) or plan.traits[op.id].state != "stateless":
+            return tuple(found)
+        if graph.consumers(Port(op.id, DEAD_LETTERS)):
+            # Which record a letter is about is known in the lanes alone.
             return tuple(found)
         found.append(op.id)
 
@@ -157,7 +159,7 @@ def _refuse_hidden(op: Operator) -> None:
 def _require_kernel(graph: Graph, op: Operator) -> None:
     if isinstance(op, together.Lookup) and op.table.refresh is not None:
         _refuse(op, "lookup tables that do not change", "it has refresh")
-    if DEAD_LETTERS in op.outputs and graph.consumers(Port(op.id, DEAD_LETTERS)):
+    if isinstance(op, Read) and graph.consumers(Port(op.id, DEAD_LETTERS)):
         _refuse(op, "records that fail, or are skipped", "its dead letters are read")
     if isinstance(op, rowwise.MapBatches) and op.elementwise:
         _refuse(op, "map_batches of whole epochs", "it has elementwise=True")

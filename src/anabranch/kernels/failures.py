@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,10 +52,15 @@ def told(operator: str, error: BaseException, record: dict[str, Any] | None = No
 def as_json(record: dict[str, Any]) -> str:
     """A record as JSON text: times in ISO 8601, durations in microseconds, bytes in base 64.
 
-    >>> as_json({"n": 1, "raw": b"a"})
-    '{"n": 1, "raw": "YQ=="}'
+    Floats that JSON has no number for are text.
+
+    >>> as_json({"n": 1, "raw": b"a", "x": float("nan")})
+    '{"n": 1, "raw": "YQ==", "x": "NaN"}'
     """
-    return json.dumps(record, default=_plain, ensure_ascii=False)
+    try:
+        return json.dumps(record, default=_plain, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(record), default=_plain, ensure_ascii=False)
 
 
 def _frames(error: BaseException) -> tuple[str, ...]:
@@ -63,6 +69,18 @@ def _frames(error: BaseException) -> tuple[str, ...]:
         for frame in traceback.extract_tb(error.__traceback__)
         if not frame.filename.startswith(_PACKAGE)
     )
+
+
+def _finite(value: Any) -> Any:
+    """The value with text in the place of floats that are no numbers to JSON."""
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        # As JSON's own extension spells them: NaN, Infinity, -Infinity.
+        return json.dumps(value)
+    return value
 
 
 def _plain(value: Any) -> Any:

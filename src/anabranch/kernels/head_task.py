@@ -70,11 +70,11 @@ class HeadTask:
             raise ValueError(message)
         try:
             bundle, greatest, letters = self._entered(frame, partition_index, first_row)
-            rows, left_out = self.chain.run(bundle)
+            rows, left = self.chain.run(bundle)
             parts = self._parts(rows, partition_index, first_row) if rows.height else {}
         except Failed as failed:
             return HeadResult({}, frame.height, None, 0, failed.error)
-        return HeadResult(parts, frame.height, greatest, letters + left_out)
+        return HeadResult(parts, frame.height, greatest, letters + left.count)
 
     def through(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Rows as they leave for the lanes, undivided."""

@@ -18,11 +18,12 @@ from anabranch.compiler.proof import Proof
 from anabranch.kernels.bundle import in_order
 from anabranch.kernels.failures import Failed
 from anabranch.kernels.kernel import Kernel, Taken
+from anabranch.kernels.letters import Origins
 from anabranch.kernels.results import END, EpochInput, EpochOutput, LaneResult
 from anabranch.kernels.state import StateView
 from anabranch.kernels.stateless.chain import Chain
 from anabranch.kernels.stateless.split import Branches
-from anabranch.program.operators.operator import OUT, Port
+from anabranch.program.operators.operator import DEAD_LETTERS, OUT, Port
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +78,17 @@ class LaneState:
 class _Epoch:
     """One epoch on its way: what every port has given, what every state has become."""
 
-    number: int
+    origins: Origins
     states: dict[str, StateView]
     deltas: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
     flows: dict[Port, list[pl.DataFrame]] = field(default_factory=dict)
     late: int = 0
     letters: int = 0
+
+    @property
+    def number(self) -> int:
+        """The epoch's place in the log."""
+        return self.origins.epoch
 
     def add(self, port: Port, rows: pl.DataFrame) -> None:
         """Take what a port gave."""
@@ -138,7 +144,8 @@ class LaneTask:
 
     def _epoch(self, given: EpochInput, state: LaneState) -> _Epoch:
         rows = in_order([self.empty, *given.parts]) if given.parts else self.empty
-        epoch = _Epoch(given.epoch, dict(state.views), flows={self.entry: [rows]})
+        origins = given.origins or Origins(given.epoch)
+        epoch = _Epoch(origins, dict(state.views), flows={self.entry: [rows]})
         first, rest = self.nodes[: self.one_by_one], self.nodes[self.one_by_one :]
         before, after = given.watermark_before, given.watermark
         if first:
@@ -159,9 +166,10 @@ class LaneTask:
             at, each = waiting.pop()
             if at == len(nodes):
                 continue
-            made = self._given(epoch, nodes[at], [each], (mark, mark))[OUT]
-            epoch.add(nodes[at].port, made)
-            waiting += [(at + 1, one) for one in reversed(list(made.iter_slices(1)))]
+            given = self._given(epoch, nodes[at], [each], (mark, mark))
+            for output, rows in given.items():
+                epoch.add(replace(nodes[at].port, output=output), rows)
+            waiting += [(at + 1, one) for one in reversed(list(given[OUT].iter_slices(1)))]
 
     def _through(
         self,
@@ -190,14 +198,7 @@ class LaneTask:
         marks: tuple[int | None, int | None],
     ) -> Mapping[str, pl.DataFrame]:
         if isinstance(node.work, Chain):
-            (rows,) = inputs
-            if node.apart:
-                found, letters = node.work.run_apart(rows)
-                made = pl.concat(found) if found else node.work.run(rows.clear())[0]
-            else:
-                made, letters = node.work.run(rows)
-            epoch.letters += letters
-            return {OUT: made}
+            return self._chained(epoch, node, inputs[0])
         if isinstance(node.work, Branches):
             return node.work.run(inputs[0])
         name = node.work.operator
@@ -206,7 +207,21 @@ class LaneTask:
         epoch.deltas.setdefault(name, []).append(given.delta)
         epoch.late += given.late
         epoch.letters += given.letters
-        return given.rows
+        if DEAD_LETTERS not in given.rows:
+            return given.rows
+        return {**given.rows, DEAD_LETTERS: epoch.origins.addressed(given.rows[DEAD_LETTERS])}
+
+    def _chained(self, epoch: _Epoch, node: Node, rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
+        assert isinstance(node.work, Chain)
+        if node.apart and rows.height:
+            found, left = node.work.run_apart(rows)
+            made = pl.concat(found) if found else node.work.run(rows.clear())[0]
+        else:
+            made, left = node.work.run(rows)
+        epoch.letters += left.count
+        if left.letters is None:
+            return {OUT: made}
+        return {OUT: made, DEAD_LETTERS: epoch.origins.addressed(left.letters)}
 
 
 def _together(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:

@@ -38,7 +38,7 @@ from anabranch.kernels.windows.sessions import SessionKernel
 from anabranch.kernels.windows.windows import Windows
 from anabranch.program.graph import Edge, Graph
 from anabranch.program.operators import keyed, rowwise, together, windowed
-from anabranch.program.operators.operator import LATE, OUT, Operator, Port
+from anabranch.program.operators.operator import DEAD_LETTERS, LATE, OUT, Operator, Port
 from anabranch.program.windows import Rows, SessionGap
 
 RegionTask: TypeAlias = HeadTask | LaneTask
@@ -46,7 +46,8 @@ RegionTask: TypeAlias = HeadTask | LaneTask
 
 def lower_head(plan: StagedPlan) -> HeadTask:
     """The task that reads, without lanes to send rows to yet."""
-    operators, read, windows = plan.operators(plan.head), plan.read, _combined(plan)
+    operators = tuple(_told(plan.graph, op) for op in plan.operators(plan.head))
+    read, windows = plan.read, _combined(plan)
     given = plan.graph.output(plan.entry).schema
     needed = tuple(given) if windows is None else windows.roots
     # Partials have no order of their own unless it shows in what they add up to.
@@ -135,12 +136,14 @@ class _Lowering:
     def _follows(self, before: Operator, op: Operator) -> bool:
         """Whether an operator can be in one chain with the one before it."""
         graph, port = self.plan.graph, Port(before.id)
-        alone = len(graph.consumers(port)) == 1
+        # A chain's letters are its last operator's.
+        alone = len(graph.consumers(port)) == 1 and not _letters_read(graph, before)
         return alone and isinstance(op, ROW_BY_ROW) and op.inputs == (port,)
 
     def _chain(self, operators: list[Operator]) -> Node:
         graph, last = self.plan.graph, operators[-1]
         schemas = [_given(graph, op) for op in operators]
+        operators = [_told(graph, op) for op in operators]
         chain = lower_chain(operators, schemas, tuple(last.outputs[OUT].schema), ordered=True)
         return Node(Port(last.id), self._wires(operators[0]), chain)
 
@@ -149,7 +152,7 @@ class _Lowering:
         return tuple(_wire(graph, port, Edge(op.id, at)) for at, port in enumerate(op.inputs))
 
     def _work(self, op: Operator) -> Branches | Kernel[Any]:
-        graph = self.plan.graph
+        graph, op = self.plan.graph, _told(self.plan.graph, op)
         if isinstance(op, rowwise.Split):
             return Branches.of(graph, op)
         if isinstance(op, keyed.Process):
@@ -185,6 +188,17 @@ _KERNELS: Mapping[type[Operator], Callable[[Graph, Any], Kernel[Any]]] = {
 def _wire(graph: Graph, port: Port, reader: Edge) -> Wire:
     number = branches(graph, port).get(reader)
     return Wire(port, None if number is None else (branch(port.operator), number))
+
+
+def _letters_read(graph: Graph, op: Operator) -> bool:
+    return bool(graph.consumers(Port(op.id, DEAD_LETTERS)))
+
+
+def _told(graph: Graph, op: Operator) -> Operator:
+    """The operator, which skips records instead of making letters that nobody reads."""
+    if getattr(op, "on_error", "fail") != "dead_letter" or _letters_read(graph, op):
+        return op
+    return replace(op, on_error="skip")  # type: ignore[call-arg]
 
 
 def _given(graph: Graph, op: Operator) -> pl.Schema:

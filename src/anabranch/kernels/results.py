@@ -10,6 +10,7 @@ import polars as pl
 
 if TYPE_CHECKING:
     from anabranch.kernels.lane_task import LaneState
+    from anabranch.kernels.letters import Origins
 
 END = 2**63 - 1
 """The watermark at the end of time; the one before all time is None."""
@@ -54,6 +55,8 @@ class EpochInput:
     parts: Sequence[pl.DataFrame]
     watermark_before: int | None
     watermark: int | None
+    origins: Origins | None = None
+    """Where its records come from, if a dead letter should tell."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ class MatchKernel:
         out = self._matches(epoch.pool, epoch.found)
         delta = as_delta(self.shape, epoch.kept(taken.after))
         rows = out.with_columns([rows[name][epoch.places] for name in hidden(rows)])
-        return Given({OUT: rows}, state.then(delta, taken.after), delta, letters=letters)
+        return Given({OUT: rows}, state.then(delta, taken.after), delta, letters=letters.count)
 
     @property
     def pattern(self) -> list[int]:

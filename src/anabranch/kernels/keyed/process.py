@@ -324,7 +324,9 @@ class _Careful(_Epoch):
             else:
                 made.rows += rows
                 made.parents += [index] * len(rows)
-        self.letters += left_out(kernel.operator, self.rows, kernel.columns, made, kernel.on_error)
+        self.letters += left_out(
+            kernel.operator, self.rows, kernel.columns, made, kernel.on_error
+        ).count
         return made
 
     def fire(self, at: Any, cell: Cell) -> list[Values]:

@@ -65,7 +65,7 @@ class ReduceKernel:
         places = pl.Series(made.parents, dtype=pl.UInt32)
         out = values.with_columns([rows[name].gather(places) for name in hidden(rows)])
         delta = self._delta(epoch.keyed[places], values)
-        return Given({OUT: out}, state.then(delta, taken.after), delta, letters=letters)
+        return Given({OUT: out}, state.then(delta, taken.after), delta, letters=letters.count)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ import polars as pl
 
 from anabranch.kernels.bundle import TIME, hidden, sub
 from anabranch.kernels.failures import BadRow, Failed, failing, told
+from anabranch.kernels.letters import NONE, Left, letters_of
 from anabranch.kernels.stateless.evaluated import Evaluated
 from anabranch.kernels.stateless.python_rows import Made, Picker, Record, gathered, records_of
 from anabranch.kernels.times import micros_of
@@ -40,13 +41,13 @@ class Step(Protocol):
     def name(self) -> str:
         """The operator's name."""
 
-    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, int]:
-        """The bundle behind the operator, and how many records failed and were left out."""
+    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Left]:
+        """The bundle behind the operator, and the records that failed and were left out."""
 
 
 @dataclass(frozen=True)
 class Chain:
-    """Operators in a row."""
+    """Operators in a row; if letters are read, they are those of the last one."""
 
     steps: tuple[Step, ...]
     live: tuple[str, ...]
@@ -54,20 +55,20 @@ class Chain:
     out: tuple[str, ...]
     """The user's columns that leave it."""
 
-    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Left]:
         """Take a bundle through all steps; an error of the program raises `Failed`."""
-        letters = 0
+        count, left = 0, NONE
         frame = _only(frame, self.live)
         for step in self.steps:
             with failing(step.name):
-                frame, left_out = step.run(frame)
-            letters += left_out
-        return _only(frame, self.out), letters
+                frame, left = step.run(frame)
+            count += left.count
+        return _only(frame, self.out), Left(count, left.letters)
 
-    def run_apart(self, frame: pl.DataFrame) -> tuple[list[pl.DataFrame], int]:
+    def run_apart(self, frame: pl.DataFrame) -> tuple[list[pl.DataFrame], Left]:
         """Take each row through all steps before the next one, and each that is made of it, too."""
         found: list[pl.DataFrame] = []
-        letters = 0
+        count, letters = 0, list[pl.DataFrame]()
         waiting = [(0, row) for row in frame.select([*self.live, *hidden(frame)]).iter_slices(1)]
         waiting.reverse()
         while waiting:
@@ -76,10 +77,12 @@ class Chain:
                 found.append(row.select([*self.out, *hidden(row)]))
                 continue
             with failing(self.steps[at].name):
-                made, left_out = self.steps[at].run(row)
-            letters += left_out
+                made, left = self.steps[at].run(row)
+            count += left.count
+            if left.letters is not None:
+                letters.append(left.letters)
             waiting += [(at + 1, each) for each in reversed(list(made.iter_slices(1)))]
-        return found, letters
+        return found, Left(count, pl.concat(letters) if letters else None)
 
 
 def lower_chain(
@@ -117,10 +120,10 @@ class FilterStep:
     predicate: Evaluated
     live: tuple[str, ...]
 
-    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Left]:
         """Compute the mask, then carry only the columns that are read behind it."""
         mask = self.predicate.over(frame).to_series()
-        return _only(frame, self.live).filter(mask), 0
+        return _only(frame, self.live).filter(mask), NONE
 
 
 @dataclass(frozen=True)
@@ -132,9 +135,9 @@ class ProjectStep:
     kept: tuple[str, ...]
     """Columns that stay as they are."""
 
-    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Left]:
         """Compute the columns."""
-        return self.made.beside(frame, [*self.kept, *hidden(frame)]), 0
+        return self.made.beside(frame, [*self.kept, *hidden(frame)]), NONE
 
 
 @dataclass(frozen=True)
@@ -144,10 +147,10 @@ class RenameStep:
     name: str
     names: tuple[tuple[str, str], ...]
 
-    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Left]:
         """Take each column under its new name."""
         renamed = [pl.col(old).alias(new) for old, new in self.names]
-        return frame.select([*renamed, *hidden(frame)]), 0
+        return frame.select([*renamed, *hidden(frame)]), NONE
 
 
 @dataclass(frozen=True)
@@ -158,22 +161,20 @@ class EventTimeStep:
     column: str
     time: TimeType
     on_error: OnError
+    columns: tuple[str, ...]
     live: tuple[str, ...]
 
-    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Left]:
         """Take the times from a column; a row without one obeys `on_error`."""
         times = micros_of(frame[self.column], self.time).alias(TIME)
         rows = frame.select([*self.live, *hidden(frame)]).with_columns(times)
-        if not times.null_count():
-            return rows, 0
+        if not times.null_count() and self.on_error != "dead_letter":
+            return rows, NONE
         missing = times.is_null()
-        if self.on_error == "fail":
-            first = missing.arg_max()
-            assert first is not None
-            error = ValueError(f"null event time in column {self.column!r}")
-            seen = [name for name in frame.columns if name not in hidden(frame)]
-            raise Failed(told(self.name, error, records_of(frame.slice(first, 1), seen)[0]))
-        return rows.filter(~missing), int(missing.sum())
+        error = ValueError(f"null event time in column {self.column!r}")
+        made = Made(failures=dict.fromkeys(missing.arg_true().to_list(), error))
+        left = left_out(self.name, frame, self.columns, made, self.on_error)
+        return rows.filter(~missing), left
 
 
 @dataclass(frozen=True)
@@ -185,16 +186,16 @@ class ExplodeStep:
     live: tuple[str, ...]
     sub: str | None
 
-    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Left]:
         """Unfold the list, numbering its elements where the order is kept."""
         kept = frame.select([*self.live, *hidden(frame)])
         if isinstance(kept.schema[self.column], pl.Array):
             kept = kept.with_columns(pl.col(self.column).arr.to_list())
         unfolded = kept.explode(self.column, empty_as_null=False, keep_nulls=True)
         if self.sub is None:
-            return unfolded, 0
+            return unfolded, NONE
         lengths = kept[self.column].list.len().fill_null(1).to_numpy().astype(np.int64)
-        return unfolded.with_columns(_counted(lengths).alias(self.sub)), 0
+        return unfolded.with_columns(_counted(lengths).alias(self.sub)), NONE
 
 
 def _counted(lengths: _Numbers) -> pl.Series:
@@ -217,7 +218,7 @@ class PythonFilterStep:
     live: tuple[str, ...]
     on_error: OnError
 
-    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Left]:
         """Ask the function about each record."""
         mask, made = [], Made()
         for index, record in enumerate(records_of(frame, self.columns)):
@@ -244,7 +245,7 @@ class PythonRowsStep:
     sub: str | None
     on_error: OnError
 
-    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Left]:
         """Call the function on each record; rows keep the hidden columns of their record."""
         records = records_of(frame, self.columns)
         calls = map(self.call, records)
@@ -278,13 +279,18 @@ def inherited(frame: pl.DataFrame, made: Made, sub: str | None) -> list[pl.Serie
 
 def left_out(
     name: str, frame: pl.DataFrame, columns: Sequence[str], made: Made, on_error: OnError
-) -> int:
-    """How many records failed; where an error ends the run, the first one does."""
+) -> Left:
+    """The records that failed; where an error ends the run, the first one does."""
     if made.failures and on_error == "fail":
         first = min(made.failures)
         record = records_of(frame.slice(first, 1), columns)[0]
         raise Failed(told(name, made.failures[first], record))
-    return len(made.failures)
+    if on_error != "dead_letter":
+        return Left(len(made.failures)) if made.failures else NONE
+    places = sorted(made.failures)
+    errors = [made.failures[at] for at in places]
+    failed = frame[places] if places else frame.clear()
+    return Left(len(places), letters_of(name, failed, columns, "error", errors))
 
 
 # Lowering, from the last operator to the first
@@ -358,8 +364,9 @@ def _with_event_time(
     del sub
     time = op.outputs[OUT].time
     assert time is not None
-    step = EventTimeStep(op.name, op.column, time, op.on_error, _sorted(live, schema))
-    return step, live | {op.column}
+    read = frozenset(schema) if op.on_error == "dead_letter" else live | {op.column}
+    seen, kept = _sorted(read, schema), _sorted(live, schema)
+    return EventTimeStep(op.name, op.column, time, op.on_error, seen, kept), read
 
 
 _LOWER: dict[type[Operator], Callable[..., tuple[Step, _Live]]] = {

@@ -11,6 +11,7 @@ import polars as pl
 from anabranch.compiler.plan import HIDDEN
 from anabranch.kernels.bundle import hidden
 from anabranch.kernels.keys import canonical
+from anabranch.kernels.letters import NONE, Left
 from anabranch.program.operators.together import Lookup
 
 _ROW = f"{HIDDEN}row"
@@ -47,7 +48,7 @@ class LookupStep:
         left = tuple(name for name in schema if name in live)
         return cls(op.name, op.on, keys, exprs, table, op.how, op.many, left, sub)
 
-    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Left]:
         """Join, and number the matches of a row where there may be several and order is kept."""
         rows = frame.select([*self.left, *hidden(frame), *self.exprs])
         if self.sub is not None:
@@ -59,6 +60,6 @@ class LookupStep:
             maintain_order="left_right" if self.many else "left",
         ).drop(self.keys)
         if self.sub is None:
-            return found, 0
+            return found, NONE
         number = pl.int_range(pl.len(), dtype=pl.Int64).over(_ROW).alias(self.sub)
-        return found.with_columns(number).drop(_ROW), 0
+        return found.with_columns(number).drop(_ROW), NONE

@@ -1,0 +1,119 @@
+"""Dead letters: what is told of a record that failed, or that came too late for anything.
+
+A kernel makes letters of the rows of its bundle that failed. They keep those rows' hidden columns,
+so they are where their record would be in order and in time. Which record of which source it was is
+added where the epoch is known (`Origins`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+
+from anabranch.kernels.bundle import OFFSET, PARTITION, PHASE, hidden
+from anabranch.kernels.failures import as_json, told
+from anabranch.kernels.stateless.python_rows import Record, records_of
+from anabranch.program.operators.operator import DEAD_LETTER_SCHEMA
+
+Reason = Literal["error", "late", "quarantined"]
+
+_ORIGIN = ("source", "partition", "offset", "epoch")
+_TOLD = [name for name in DEAD_LETTER_SCHEMA if name not in _ORIGIN]
+
+
+def letters_of(
+    operator: str,
+    rows: pl.DataFrame,
+    columns: Sequence[str],
+    reason: Reason,
+    errors: Sequence[BaseException] | None = None,
+) -> pl.DataFrame:
+    """A letter for each of these rows of a bundle, with their errors, if there were any.
+
+    `columns` are those that the operator takes, which may be more than it reads. Where there are no
+    rows there are no letters, but all their columns.
+    """
+    return letters_about(operator, records_of(rows, columns), rows, reason, errors)
+
+
+def letters_about(
+    operator: str,
+    records: Sequence[Record],
+    places: pl.DataFrame,
+    reason: Reason,
+    errors: Sequence[BaseException] | None = None,
+) -> pl.DataFrame:
+    """A letter for each record, with the hidden columns of the row at its place."""
+    tales = [told(operator, error) for error in errors or ()]
+    nothing: list[str | None] = [None] * len(records)
+    columns = {
+        "operator": [operator] * len(records),
+        "reason": [reason] * len(records),
+        "error": [tale.text for tale in tales] or nothing,
+        "traceback": ["\n".join(tale.traceback) for tale in tales] or nothing,
+        "record": [as_json(record) for record in records],
+    }
+    made = pl.DataFrame(columns, schema={name: DEAD_LETTER_SCHEMA[name] for name in _TOLD})
+    return made.hstack([places[name] for name in hidden(places)])
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Records that were left out: how many, and their letters where somebody reads them."""
+
+    count: int = 0
+    letters: pl.DataFrame | None = None
+
+
+NONE = Left()
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Rows that were read together: where their offsets begin, and which record the first is."""
+
+    index: int
+    """Of the partition."""
+    offset: int
+    """The first row's `OFFSET`."""
+    partition: str
+    row: int
+    """The first row's number in its partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Where an epoch's records come from."""
+
+    epoch: int
+    source: str | None = None
+    splits: Sequence[Split] = ()
+
+    def addressed(self, letters: pl.DataFrame) -> pl.DataFrame:
+        """Letters with the records that they are about; those of a watermark have an epoch only."""
+        table = pl.DataFrame(
+            [(s.index, s.offset, s.offset, s.partition, s.row) for s in self.splits],
+            schema={
+                PARTITION: pl.Int32(),
+                OFFSET: pl.Int64(),
+                "begin": pl.Int64(),
+                "partition": pl.String(),
+                "row": pl.Int64(),
+            },
+            orient="row",
+        ).sort(PARTITION, OFFSET)
+        places = letters.select(
+            pl.col(PARTITION).cast(pl.Int32), pl.col(OFFSET).cast(pl.Int64), at=pl.row_index()
+        ).sort(PARTITION, OFFSET)
+        found = places.join_asof(table, on=OFFSET, by=PARTITION, check_sortedness=False)
+        found = found.sort("at")
+        by_record = letters[PHASE].is_null() if PHASE in letters.columns else pl.lit(value=True)
+        return letters.with_columns(
+            pl.when(by_record).then(pl.lit(self.source, pl.String)).alias("source"),
+            pl.when(by_record).then(found["partition"]).alias("partition"),
+            pl.when(by_record).then(found["row"] + found[OFFSET] - found["begin"]).alias("offset"),
+            pl.lit(self.epoch, pl.Int64).alias("epoch"),
+        ).select([*DEAD_LETTER_SCHEMA, *hidden(letters)])
