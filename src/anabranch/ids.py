@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NewType, TypeAlias
 
 OperatorId = NewType("OperatorId", int)
@@ -15,3 +16,9 @@ Offset: TypeAlias = Any
 
 Epoch = NewType("Epoch", int)
 """The position of an epoch in the log, from 0."""
+
+Marks: TypeAlias = Mapping[str, tuple[int | None, int | None]]
+"""The watermarks of all sources before and after an epoch, microseconds, by the source's name.
+
+None is before all time.
+"""

@@ -11,11 +11,11 @@ import polars as pl
 
 import anabranch as ab
 from anabranch.compiler.compile import plan_of
+from anabranch.epoch.watermarks import SourceTime
 from anabranch.kernels.bundle import from_blob, in_order, to_blob, visible
-from anabranch.kernels.head_task import HeadTask
 from anabranch.kernels.letters import Origins, Split
-from anabranch.kernels.region import lower_head, lower_lanes
-from anabranch.kernels.results import END, EpochInput
+from anabranch.kernels.region import lower
+from anabranch.kernels.results import EpochInput
 from anabranch.program.log import Cut
 from anabranch.state.slices import Owners
 
@@ -39,10 +39,16 @@ class Choices:
 
 @dataclass
 class Ran:
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    sinks: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     late: int = 0
     letters: int = 0
     error: Any = None
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Those of the only sink."""
+        (rows,) = self.sinks.values()
+        return rows
 
 
 def logged(program: ab.Program, epoch_rows: int) -> list[Cut]:
@@ -58,125 +64,143 @@ def logged(program: ab.Program, epoch_rows: int) -> list[Cut]:
 
 
 def run_inline(program: ab.Program, log: Sequence[Cut], choices: Choices) -> Ran:
-    """The rows of the one sink, in order, and what else the tasks told."""
+    """The rows of the sinks, in order, and what else the tasks told."""
     return _Run(program, choices).all(log)
+
+
+@dataclass
+class _Epoch:
+    number: int
+    source: int
+    marks: dict[str, tuple[int | None, int | None]]
+    origins: Origins
+    heads: list[dict[int, dict[int, pl.DataFrame]]] = field(default_factory=list)
+    """What each split gave, by exit and lane."""
+    stages: dict[int, list[dict[int, dict[int, pl.DataFrame]]]] = field(default_factory=dict)
+    """What each lane of a stage gave, by exit and lane."""
 
 
 class _Run:
     def __init__(self, program: ab.Program, choices: Choices) -> None:
         self.plan = plan_of(program.freeze())
+        self.reads = self.plan.graph.sources
         self.choices = choices
         self.draw = random.Random(choices.seed)
-        owners = Owners.spread(slices=choices.slices, lanes=choices.width)
-        self.head: HeadTask = lower_head(self.plan).route(owners)
-        self.lane: Any = lower_lanes(self.plan)
-        self.greatest: dict[Any, Any] = dict.fromkeys(self.plan.read.source.partitions())
-        self.watermark: int | None = None
-        self.ran = Ran()
+        self.owners = Owners.spread(slices=choices.slices, lanes=choices.width)
+        lowered = lower(self.plan)
+        self.heads = [head.route(self.owners) for head in lowered.heads]
+        self.stages, self.links = lowered.stages, lowered.links
+        self.times = {
+            read.name: SourceTime(tuple(read.source.partitions()), read.lateness)
+            for read in self.reads
+        }
+        self.ran = Ran({write.name: [] for write in self.plan.graph.sinks})
+        self.states = {
+            (number, lane): task.restore({})
+            for number, task in enumerate(self.stages)
+            for lane in range(choices.width)
+        }
+        self.deltas: dict[tuple[int, int], list[Any]] = {place: [] for place in self.states}
 
     def all(self, log: Sequence[Cut]) -> Ran:
-        states = [self.lane.restore({}) for _ in range(self.choices.width)] if self.lane else []
-        deltas: list[list[Any]] = [[] for _ in states]
         epochs = []
         for number, cut in enumerate(log):
-            before = self.watermark
-            parts = self._heads(cut)
+            epoch = self._read(number, cut)
             if self.ran.error:
                 break
-            epochs.append((number, parts, before, self._close(cut)))
+            epochs.append(epoch)
         for start in range(0, len(epochs), self.choices.group):
             group = epochs[start : start + self.choices.group]
-            if self.lane is None:
-                self._direct(group)
-            elif not self._lanes(group, states, deltas):
-                break
+            for number in range(len(self.stages)):
+                for lane in range(self.choices.width):
+                    if not self._lane(number, lane, group):
+                        return self.ran
+            for epoch in group:
+                self._deliver(epoch)
         return self.ran
 
-    def _heads(self, cut: Cut) -> list[dict[int, pl.DataFrame]]:
-        source, found = self.plan.read.source, []
-        for index, partition in enumerate(source.partitions()):
+    def _read(self, number: int, cut: Cut) -> _Epoch:
+        (at,) = [at for at, read in enumerate(self.reads) if read.name == cut.source]
+        read, found = self.reads[at], []
+        greatest: dict[Any, int | None] = {}
+        for index, partition in enumerate(read.source.partitions()):
             start, end = cut.offsets.get(partition, (0, 0))
             while start < end:
                 to = min(end, start + self.draw.randint(1, self.choices.split_rows))
-                frame = self._frame(partition, start, to)
-                result = self.head.run(frame, index, start)
+                frame = self._frame(read, partition, start, to)
+                result = self.heads[at].run(frame, index, start)
                 self.ran.letters += result.letters
                 self.ran.error = self.ran.error or result.error
-                self._see(partition, result.greatest_time)
-                found.append({lane: self._moved(part) for lane, part in result.parts.items()})
+                seen = [greatest.get(partition), result.greatest_time]
+                greatest[partition] = max((s for s in seen if s is not None), default=None)
+                found.append({e: self._moved(parts) for e, parts in result.parts.items()})
                 start = to
-        self.draw.shuffle(found)
-        return found
+        before = {name: time.watermark for name, time in self.times.items()}
+        time, end = self.times[read.name], read.source.end()
+        ended = frozenset(p for p in end if p in cut.offsets and cut.offsets[p][1] == end[p])
+        done = ended if cut.finished is None else cut.finished
+        self.times[read.name] = time.after(greatest, idle=cut.idle, finished=done)
+        marks = {name: (before[name], time.watermark) for name, time in self.times.items()}
+        # Offsets are the numbers of rows in their partition here.
+        splits = [Split(i, 0, str(p), 0) for i, p in enumerate(read.source.partitions())]
+        return _Epoch(number, at, marks, Origins(number, read.name, splits), found)
 
-    def _frame(self, partition, start, end) -> pl.DataFrame:
-        source = self.plan.read.source
+    def _frame(self, read, partition, start, end) -> pl.DataFrame:
         batches = [
             batch
-            for split in source.plan({partition: start}, {partition: end})
-            for batch in source.read(split)
+            for split in read.source.plan({partition: start}, {partition: end})
+            for batch in read.source.read(split)
         ]
         return pl.concat([pl.DataFrame(batch) for batch in batches])
 
-    def _see(self, partition, time: int | None) -> None:
-        if time is not None:
-            known = self.greatest[partition]
-            self.greatest[partition] = time if known is None else max(known, time)
+    def _given(self, stage: int, lane: int, epoch: _Epoch) -> EpochInput:
+        parts: dict[int, list[pl.DataFrame]] = {}
+        for link in self.links:
+            if link.to == stage:
+                made = epoch.heads if link.head == epoch.source else []
+                made = made if link.stage is None else epoch.stages[link.stage]
+                found = [each.get(link.exit, {}).get(lane) for each in made]
+                parts[link.entry] = [part for part in found if part is not None]
+                self.draw.shuffle(parts[link.entry])
+        return EpochInput(epoch.number, parts, epoch.marks, epoch.origins)
 
-    def _close(self, cut: Cut) -> int | None:
-        read = self.plan.read
-        end = read.source.end()
-        live = [p for p in end if cut.offsets[p][1] != end[p]]
-        if not live:
-            self.watermark = END
-        elif all(self.greatest[p] is not None for p in live):
-            seen = min(self.greatest[p] for p in live) - read.lateness
-            self.watermark = seen if self.watermark is None else max(self.watermark, seen)
-        return self.watermark
-
-    def _direct(self, group) -> None:
-        for _, parts, _, _ in group:
-            frames = [part for each in parts for part in each.values()]
-            if frames:
-                self.ran.rows += visible(in_order(frames)).rows(named=True)
-
-    def _lanes(self, group, states, deltas) -> bool:
-        outputs: list[list[Any]] = [[] for _ in group]
-        for lane in range(len(states)):
-            inputs = [
-                EpochInput(
-                    number, [p[lane] for p in parts if lane in p], before, after, self._from(number)
-                )
-                for number, parts, before, after in group
-            ]
-            if self.choices.restart:
-                names = self.lane.operators
-                made = {name: [each[name] for each in deltas[lane]] for name in names}
-                states[lane] = self.lane.restore(made)
-            if self.choices.lose:
-                self.lane.run(inputs, states[lane])
-            result = self.lane.run(inputs, states[lane])
-            if result.error:
-                self.ran.error = result.error
-                return False
-            states[lane] = result.state
-            if self.choices.fold:
-                states[lane] = result.state.fold()
-            deltas[lane] += result.deltas
-            for at, output in enumerate(result.outputs):
-                assert output.epoch == group[at][0]
-                outputs[at].append(self._moved(output.rows))
-                self.ran.late += output.late
-                self.ran.letters += output.letters
-        for frames in outputs:
-            self.draw.shuffle(frames)
-            self.ran.rows += visible(in_order(frames)).rows(named=True)
+    def _lane(self, number: int, lane: int, group: list[_Epoch]) -> bool:
+        task, place = self.stages[number], (number, lane)
+        inputs = [self._given(number, lane, epoch) for epoch in group]
+        if self.choices.restart:
+            names = task.operators
+            made = {name: [each[name] for each in self.deltas[place]] for name in names}
+            self.states[place] = task.restore(made)
+        if self.choices.lose:
+            task.run(inputs, self.states[place], self.owners)
+        result = task.run(inputs, self.states[place], self.owners)
+        if result.error:
+            self.ran.error = result.error
+            return False
+        self.states[place] = result.state.fold() if self.choices.fold else result.state
+        self.deltas[place] += result.deltas
+        for epoch, output in zip(group, result.outputs, strict=True):
+            assert output.epoch == epoch.number
+            parts = {e: self._moved(found) for e, found in output.parts.items()}
+            epoch.stages.setdefault(number, []).append(parts)
+            self.ran.late += output.late
+            self.ran.letters += output.letters
         return True
 
-    def _from(self, epoch: int) -> Origins:
-        """Offsets are the numbers of rows in their partition here."""
-        read = self.plan.read
-        splits = [Split(i, 0, str(p), 0) for i, p in enumerate(read.source.partitions())]
-        return Origins(epoch, read.name, splits)
+    def _deliver(self, epoch: _Epoch) -> None:
+        for at, made in [(self.heads[epoch.source], epoch.heads)] + [
+            (self.stages[number], found) for number, found in epoch.stages.items()
+        ]:
+            for number, exit_ in enumerate(at.exits):
+                if exit_.sink is not None:
+                    frames = [each[number][0] for each in made if number in each]
+                    if at is not self.heads[epoch.source]:
+                        self.draw.shuffle(frames)
+                        frames = [in_order(frames)] if frames else []
+                    for frame in frames:
+                        self.ran.sinks[exit_.sink] += visible(frame).rows(named=True)
 
-    def _moved(self, frame: pl.DataFrame) -> pl.DataFrame:
-        return from_blob(to_blob(frame)) if self.choices.blobs else frame
+    def _moved(self, parts: dict[int, pl.DataFrame]) -> dict[int, pl.DataFrame]:
+        if not self.choices.blobs:
+            return parts
+        return {lane: from_blob(to_blob(frame)) for lane, frame in parts.items()}

@@ -1,17 +1,33 @@
-"""What the runtime can run of a plan today: one source, one sink, and two stages between them.
+"""A plan as it is run: a head for each source, and stages of lanes behind them.
 
-The *head* reads and keeps nothing: the source, and the operators behind it that are stateless, as
-far as they follow one another. It runs anywhere and at any time. All else is in the *lanes*:
-divided by key where all of it is one parallel region of the plan, else in one lane, in order. That
-is less parallel than a plan of several regions allows, and never more.
+A *head* reads a source and keeps nothing: the source, and the operators behind it that are
+stateless and proved, as far as rows reach them from that source alone. It runs on any rows of any
+epoch, anywhere and at any time, before the epoch has a place in the log.
+
+All else is in *stages*. A stage has state by slice: its rows are divided by the key of a parallel
+region of the plan, or all are in one lane. Rows go from heads and stages to stages through an
+exchange, in which the key decides the lane. An operator without state is where its input is, so
+that no rows are moved for it.
+
+Stages have *levels*: a stage takes rows of heads and of stages of lower levels. So an epoch goes
+from level to level, and while it is at one, the next epoch may be at the level before.
+
+Dead letters of a head are the one thing that needs the place in the log: they say which epoch they
+are of. They go to one lane, as they are few, and what reads them is in stages. So do rows that go
+from a head to a sink where there are several sources.
+
+Functions of which nothing is proved may know of each other. If there are two of them, all that is
+not in a head is one stage, in one lane.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NoReturn
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NoReturn, TypeAlias
 
-from anabranch.compiler.plan import HIDDEN, Plan
+from anabranch.compiler.plan import HIDDEN, Plan, Region
 from anabranch.compiler.proof import Proof
 from anabranch.errors import ProgramError
 from anabranch.ids import OperatorId
@@ -36,14 +52,31 @@ _MEANWHILE = "run it with ab.testing.run_sequential meanwhile"
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """Operators that run in one task, in topological order."""
+class Head:
+    """A source and what is done with its rows where they are read, in topological order."""
 
+    operators: tuple[OperatorId, ...]
+    """The source first; sinks that take rows from here among them."""
+    proofs: tuple[Proof, ...] = ()
+    """What must hold where it runs."""
+
+    @property
+    def source(self) -> OperatorId:
+        """The source."""
+        return self.operators[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Operators that run in one task of a lane, in topological order; sinks among them."""
+
+    number: int
+    """Its place among the stages, which is a topological order."""
+    level: int
+    """1 or more: it takes what heads and stages of lower levels give."""
     operators: tuple[OperatorId, ...]
     key: tuple[str, ...] | None = None
     """The columns whose values decide the slice; none: all rows are in one slice."""
-    unproved: tuple[OperatorId, ...] = ()
-    """Those of its operators that may keep something outside of their state."""
     proofs: tuple[Proof, ...] = ()
     """What must hold where it runs."""
 
@@ -53,84 +86,154 @@ class Stage:
         return self.key is not None
 
 
-@dataclass(frozen=True, slots=True)
+Place: TypeAlias = Head | Stage
+
+
+@dataclass(frozen=True)
 class StagedPlan:
-    """A program in one or two stages."""
+    """A program in heads and stages; every operator is in one of them."""
 
     graph: Graph
-    head: Stage
-    lanes: Stage | None
+    heads: tuple[Head, ...]
+    """In the order of the sources."""
+    stages: tuple[Stage, ...] = ()
+    unproved: tuple[OperatorId, ...] = ()
+    """Operators of which nothing is proved; all are in stages, and if several, in the only one."""
+
+    @cached_property
+    def homes(self) -> Mapping[OperatorId, Place]:
+        """Where each operator is."""
+        places: tuple[Place, ...] = (*self.heads, *self.stages)
+        return {number: place for place in places for number in place.operators}
 
     @property
-    def read(self) -> Read:
-        """The one source."""
-        return self.graph.sources[0]
+    def levels(self) -> int:
+        """How many levels an epoch goes through."""
+        return max((stage.level for stage in self.stages), default=0)
 
-    @property
-    def write(self) -> Write:
-        """The one sink."""
-        return self.graph.sinks[0]
-
-    def operators(self, stage: Stage) -> tuple[Operator, ...]:
-        """A stage's operators but for the source and the sink."""
-        found = (self.graph[number] for number in stage.operators)
+    def operators(self, place: Place) -> tuple[Operator, ...]:
+        """A place's operators but for sources and sinks."""
+        found = (self.graph[number] for number in place.operators)
         return tuple(op for op in found if not isinstance(op, Read | Write))
 
-    @property
-    def unproved(self) -> tuple[OperatorId, ...]:
-        """Operators of which nothing is proved; all are in the lanes, and those are one."""
-        return () if self.lanes is None else self.lanes.unproved
+    def sinks(self, place: Place) -> tuple[Write, ...]:
+        """The sinks that take rows from here."""
+        found = (self.graph[number] for number in place.operators)
+        return tuple(op for op in found if isinstance(op, Write))
 
-    @property
-    def entry(self) -> Port:
-        """Where rows leave the head's operators."""
-        (port,) = self.write.inputs
-        return Port(self.head.operators[-1]) if self.lanes is not None else port
+    def entries(self, stage: Stage) -> tuple[Port, ...]:
+        """The ports of other places whose rows a stage takes, in the order of their operators."""
+        return self._entries[stage.number]
+
+    @cached_property
+    def _entries(self) -> tuple[tuple[Port, ...], ...]:
+        return tuple(self._entries_of(stage) for stage in self.stages)
+
+    def _entries_of(self, stage: Stage) -> tuple[Port, ...]:
+        found = {
+            port
+            for number in stage.operators
+            for port in self.graph[number].inputs
+            if self.homes[port.operator] is not stage
+        }
+        return tuple(sorted(found, key=lambda port: (port.operator, port.output)))
+
+    def leaving(self, place: Place) -> tuple[tuple[Port, Stage], ...]:
+        """The ports of a place whose rows other stages take, with those, in order."""
+        return tuple(
+            (port, stage)
+            for stage in self.stages
+            if stage is not place
+            for port in self.entries(stage)
+            if self.homes[port.operator] is place
+        )
 
 
 def staged_plan(plan: Plan) -> StagedPlan:
-    """Divide a program into its stages, or refuse what cannot be run yet."""
+    """Divide a program into heads and stages, or refuse what cannot be run yet."""
     graph = plan.graph
-    _refuse_shape(graph)
+    if not graph.sinks or not graph.sources:
+        kind = "sink" if graph.sources else "source"
+        _refuse(graph.operators[-1], f"programs with a {kind}", f"the program has no {kind}")
     for op in graph.operators:
         _refuse_hidden(op)
         _require_kernel(graph, op)
-    head = _head(plan)
-    rest = tuple(op for op in graph.operators if op.id not in head)
-    if all(isinstance(op, Write) for op in rest):
-        whole = (*head, *(op.id for op in rest))
-        return StagedPlan(graph, Stage(whole, proofs=_proofs(plan, whole)), None)
-    numbers = tuple(op.id for op in rest)
-    unproved = tuple(op.id for op in rest if plan.traits[op.id].state == "unknown")
-    lanes = Stage(numbers, _key(plan, rest), unproved, _proofs(plan, numbers))
-    return StagedPlan(graph, Stage(head, proofs=_proofs(plan, head)), lanes)
+    return _Staging(plan, plan.homes()).all()
 
 
-def _head(plan: Plan) -> tuple[OperatorId, ...]:
-    """The source and what follows it, one after the other, without state and proved."""
-    graph = plan.graph
-    found = [graph.sources[0].id]
-    while True:
-        readers = graph.consumers(Port(found[-1]))
-        if len(readers) != 1:
-            return tuple(found)
-        op = graph[readers[0].operator]
-        if not isinstance(op, ROW_BY_ROW) or plan.traits[op.id].state != "stateless":
-            return tuple(found)
-        if graph.consumers(Port(op.id, DEAD_LETTERS)):
-            # Which record a letter is about is known in the lanes alone.
-            return tuple(found)
-        found.append(op.id)
+@dataclass(slots=True)
+class _Staging:
+    """Operators from the first to the last, each put where it runs."""
+
+    plan: Plan
+    homes: Mapping[OperatorId, Region]
+    heads: dict[OperatorId, OperatorId] = field(default_factory=dict)
+    """The source of the head that an operator is in."""
+    lanes: dict[OperatorId, tuple[int, int]] = field(default_factory=dict)
+    """For each operator in lanes the level and the region that divides its rows, or _ONE."""
+
+    def all(self) -> StagedPlan:
+        """The whole program."""
+        graph = self.plan.graph
+        for op in graph.operators:
+            self._place_in_head(op)
+        rest = [op for op in graph.operators if op.id not in self.heads]
+        unproved = tuple(
+            op.id for op in rest if self.plan.traits[op.id].state == "unknown" and op.inputs
+        )
+        for op in rest:
+            self.lanes[op.id] = (1, _ONE) if len(unproved) > 1 else self._in_lanes(op)
+        heads = tuple(self._head(read) for read in graph.sources)
+        return StagedPlan(graph, heads, self._stages(), unproved)
+
+    def _place_in_head(self, op: Operator) -> None:
+        if isinstance(op, Read):
+            self.heads[op.id] = op.id
+            return
+        ports = op.inputs
+        if len(ports) != 1 or ports[0].operator not in self.heads:
+            return
+        if ports[0].output == DEAD_LETTERS:
+            return
+        # A sink is told the epoch, which is not known where there are several sources.
+        alone = isinstance(op, Write) and len(self.plan.graph.sources) == 1
+        if not alone and not self._moves_along(op):
+            return
+        self.heads[op.id] = self.heads[ports[0].operator]
+
+    def _moves_along(self, op: Operator) -> bool:
+        """Whether an operator may run wherever its rows are."""
+        alike = isinstance(op, (*ROW_BY_ROW, rowwise.Split))
+        alike = alike or (isinstance(op, rowwise.MapBatches) and op.elementwise)
+        return alike and self.plan.traits[op.id].state == "stateless"
+
+    def _in_lanes(self, op: Operator) -> tuple[int, int]:
+        """Its level, and what divides its rows."""
+        given = [self.lanes.get(port.operator) for port in op.inputs]
+        (first, *others) = given
+        if first is not None and not others and (isinstance(op, Write) or self._moves_along(op)):
+            return first
+        region = self.homes[op.id]
+        divided = region.id if region.parallel and region.key else _ONE
+        below = (0 if each is None else each[0] - (each[1] == divided) for each in given)
+        return (1 + max(below), divided)
+
+    def _head(self, read: Read) -> Head:
+        mine = tuple(number for number, source in self.heads.items() if source == read.id)
+        return Head(mine, _proofs(self.plan, mine))
+
+    def _stages(self) -> tuple[Stage, ...]:
+        regions = {region.id: region for region in self.plan.regions}
+        found = []
+        for number, (level, divided) in enumerate(sorted(set(self.lanes.values()))):
+            mine = tuple(op for op, home in self.lanes.items() if home == (level, divided))
+            key = None if divided == _ONE else regions[divided].key
+            found.append(Stage(number, level, mine, key, _proofs(self.plan, mine)))
+        return tuple(found)
 
 
-def _key(plan: Plan, rest: tuple[Operator, ...]) -> tuple[str, ...] | None:
-    """What divides the lanes' rows: the key of the one region that all of them are in."""
-    homes = plan.homes()
-    regions = {homes[op.id].id: homes[op.id] for op in rest if not isinstance(op, Write)}
-    if len(regions) != 1:
-        return None
-    (region,) = regions.values()
-    return region.key if region.parallel else None
+_ONE = -1
+"""In the place of a region: all rows are in one lane."""
 
 
 def _proofs(plan: Plan, numbers: tuple[OperatorId, ...]) -> tuple[Proof, ...]:
@@ -139,13 +242,6 @@ def _proofs(plan: Plan, numbers: tuple[OperatorId, ...]) -> tuple[Proof, ...]:
 
 
 # Refusals
-
-
-def _refuse_shape(graph: Graph) -> None:
-    for kind, found in (("source", graph.sources), ("sink", graph.sinks)):
-        if len(found) != 1:
-            where: Operator = found[1] if found else graph.operators[-1]
-            _refuse(where, f"one {kind}", f"the program has {len(found)}")
 
 
 def _refuse_hidden(op: Operator) -> None:
@@ -157,10 +253,9 @@ def _refuse_hidden(op: Operator) -> None:
 
 
 def _require_kernel(graph: Graph, op: Operator) -> None:
+    del graph
     if isinstance(op, together.Lookup) and op.table.refresh is not None:
         _refuse(op, "lookup tables that do not change", "it has refresh")
-    if isinstance(op, Read) and graph.consumers(Port(op.id, DEAD_LETTERS)):
-        _refuse(op, "records that fail, or are skipped", "its dead letters are read")
     if isinstance(op, rowwise.MapBatches) and op.elementwise:
         _refuse(op, "map_batches of whole epochs", "it has elementwise=True")
     if not isinstance(op, (Read, Write, *ROW_BY_ROW, *_IN_LANES)):

@@ -1,19 +1,28 @@
 """One query's epochs: when they are cut, what of them is ready, in which order they count.
 
 Pure: events in, commands out; no clock, no data, no waiting. Every epoch is a container that goes
-through the stages of `TRANSITIONS`; stateless work of later epochs may overtake, the lanes take
-epochs in order, and so do commits.
+through the stages of `TRANSITIONS`.
+
+An epoch has a *ticket* from when it is cut, and a place in the log, which is its number, from when
+its end watermark is known: of the epochs of several sources of which it is known, the one with the
+least goes first (M3). Until then it is the paper's unordered container: its stateless work runs,
+and nothing waits for it. Where there is one source, the place is known when it is cut.
+
+Behind its heads an epoch goes through the levels of the plan. At every level the lanes take epochs
+in order. Epochs that were taken together at the first level stay together, so that what a commit
+holds is the same at all of them; so do commits follow the log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from anabranch.epoch.protocol import (
     Command,
     Committed,
+    Cut,
     Event,
     Fail,
     Finish,
@@ -31,14 +40,16 @@ from anabranch.epoch.protocol import (
     WorkFailed,
 )
 from anabranch.epoch.watermarks import SourceTime
+from anabranch.ids import Marks, Offset, Partition
 
 
 class Stage(Enum):
     """How far an epoch is."""
 
-    PLANNING = "planning"
     OPEN = "open"
     READING = "reading"
+    READ = "read"
+    PLANNING = "planning"
     PLACED = "placed"
     IN_LANES = "in lanes"
     DONE = "done"
@@ -46,13 +57,16 @@ class Stage(Enum):
 
 TRANSITIONS: frozenset[tuple[Stage, Stage]] = frozenset(
     {
-        (Stage.PLANNING, Stage.OPEN),  # its plan is durable
+        (Stage.PLANNING, Stage.OPEN),  # its place was known before it was read
         (Stage.OPEN, Stage.READING),  # its heads were taken into a cycle
-        (Stage.READING, Stage.PLACED),  # its end watermark is known, so is its place in the log
+        (Stage.READING, Stage.READ),  # its greatest times are known
         (Stage.READING, Stage.OPEN),  # its heads failed and may be repeated
+        (Stage.READ, Stage.PLACED),  # its end watermark is known, its plan was written before
+        (Stage.READ, Stage.PLANNING),  # its end watermark is known, and so its place in the log
+        (Stage.PLANNING, Stage.PLACED),
         (Stage.PLACED, Stage.IN_LANES),
+        (Stage.IN_LANES, Stage.PLACED),  # to the next level; or its lanes failed, to the same one
         (Stage.IN_LANES, Stage.DONE),
-        (Stage.IN_LANES, Stage.PLACED),  # its lanes failed, or those of an epoch before it
     }
 )
 
@@ -61,42 +75,106 @@ TRANSITIONS: frozenset[tuple[Stage, Stage]] = frozenset(
 class Rules:
     """When epochs are cut and how many may be under way.
 
-    `every` is in seconds, 0: as soon as there is something. A bounded run ends when its source has
-    no more; what is there when it begins is all it reads.
+    `every` is in seconds, 0: as soon as there is something. A bounded run ends when its sources
+    have no more; what is there when it begins is all it reads. `in_flight` is for each source.
     """
 
     every: float = 1.0
     bounded: bool = False
     in_flight: int = 16
     attempts: int = 5
+    levels: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of all sources at a place in the log, by their names."""
+
+    times: Mapping[str, SourceTime]
+    positions: Mapping[str, Mapping[Partition, Offset]]
+    rows: Mapping[str, Mapping[Partition, int]]
+    """How many rows each partition has given."""
+
+    def after(self, source: str, time: SourceTime, offer: Offer, done: HeadsDone) -> Known:
+        """What is known behind an epoch of a source."""
+        ends = {partition: end for partition, (_, end) in offer.offsets.items()}
+        rows = dict(self.rows.get(source, {}))
+        for partition, count in done.rows.items():
+            rows[partition] = rows.get(partition, 0) + count
+        return Known(
+            {**self.times, source: time},
+            {**self.positions, source: {**self.positions.get(source, {}), **ends}},
+            {**self.rows, source: rows},
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
     """One epoch under way."""
 
-    epoch: int
+    ticket: int
+    source: str
     offer: Offer
-    stage: Stage = Stage.PLANNING
+    stage: Stage
+    epoch: int | None = None
+    """Its place in the log, once it is settled."""
     attempt: int = 0
-    time: SourceTime | None = None
-    before: int | None = None
-    rows: int = 0
+    level: int = 0
+    """The levels it has behind it."""
+    group: int = 0
+    """The first of the epochs that went through the first level together."""
+    heads: HeadsDone | None = None
+    before: Known | None = None
+    after: Known | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many it holds, once they are read."""
+        return 0 if self.heads is None else sum(self.heads.rows.values())
+
+    @property
+    def marks(self) -> Marks:
+        """The sources' watermarks around it."""
+        assert self.before is not None
+        assert self.after is not None
+        before, after = self.before.times, self.after.times
+        return {name: (before[name].watermark, after[name].watermark) for name in after}
+
+
+@dataclass(slots=True)
+class _Source:
+    """How far a source has been cut."""
+
+    name: str
+    finished: frozenset[Partition]
+    due: float | None = None
+    exhausted: bool = False
+    partitions: tuple[Partition, ...] = field(default=())
+
+    @property
+    def at_its_end(self) -> bool:
+        """Whether all that it will ever hold has been cut."""
+        return self.finished.issuperset(self.partitions)
 
 
 class Machine:
-    """The epochs of one query over one source."""
+    """The epochs of one query."""
 
-    def __init__(self, rules: Rules, time: SourceTime, *, first: int = 0) -> None:
-        """Begin behind the last commit: `first` is the next epoch, `time` the source's by then."""
-        self._rules = rules
-        self._time = time
-        self._next = first
+    def __init__(self, rules: Rules, known: Known, *, first: int = 0) -> None:
+        """Begin behind the last commit: `first` is the next epoch, `known` what is so by then.
+
+        The sources are in the order of the `read` calls.
+        """
+        self._rules, self._known = rules, known
+        self._sources = {
+            name: _Source(name, time.finished, partitions=time.partitions)
+            for name, time in known.times.items()
+        }
+        self._tickets = self._next = first
         self._committed = first - 1
         self._containers: dict[int, Container] = {}
-        self._heads: dict[int, HeadsDone] = {}
-        self._due: float | None = None
-        self._exhausted = self._stopping = self._over = False
+        """By ticket."""
+        self._stopping = self._over = False
         self._failures = 0
         self._story: Story = []
         self._handlers: dict[type, Callable[..., list[Command]]] = {
@@ -122,39 +200,58 @@ class Machine:
         return commands
 
     def ready(self) -> list[Work]:
-        """The work that may run now, in log order: heads of any epoch, lanes from the first on."""
-        lanes: list[Work] = []
-        for each in self._in_order():
-            if each.stage in (Stage.IN_LANES, Stage.DONE):
-                continue
-            if each.stage is not Stage.PLACED:
-                break
-            assert each.time is not None
-            after = each.time.watermark
-            lanes.append(LaneWork(each.epoch, each.attempt, each.before, after))
-        heads: list[Work] = [
-            HeadWork(each.epoch, each.attempt)
-            for each in self._in_order()
-            if each.stage is Stage.OPEN
-        ]
-        return lanes + heads
+        """The work that may run now: lanes in log order, then heads in the order they were cut."""
+        heads = (each for each in self._containers.values() if each.stage is Stage.OPEN)
+        return [*self._ready_lanes(), *(HeadWork(each.ticket, each.attempt) for each in heads)]
 
-    def adopt(self, offers: Mapping[int, Offer]) -> None:
+    def _ready_lanes(self) -> list[Work]:
+        """At the first level all that follow one another, at the others one group each."""
+        found: list[Work] = []
+        taking: dict[int, int] = {}
+        """The group that each of the later levels will take."""
+        reached = self._rules.levels
+        """The level that every epoch before has reached, once what is found here is taken."""
+        for each in self._placed():
+            level = each.level + 1
+            if each.stage is Stage.IN_LANES:
+                # While a level has a group in hand it takes no other.
+                taking[level] = each.group
+            elif each.stage is Stage.PLACED and level <= reached:
+                if level == 1 or taking.setdefault(level, each.group) == each.group:
+                    assert each.epoch is not None
+                    work = LaneWork(each.epoch, each.ticket, each.attempt, each.marks, level)
+                    found.append(work)
+                else:
+                    level = each.level
+            else:
+                level = each.level
+            if each.stage is not Stage.DONE:
+                reached = min(reached, level)
+        return found
+
+    def adopt(self, plans: Mapping[int, tuple[str, Offer]]) -> None:
         """Take over epochs that an earlier run planned and did not commit."""
-        for epoch in sorted(offers):
+        for epoch in sorted(plans):
             assert epoch == self._next, f"epoch {epoch} after {self._next - 1}"
-            self._next += 1
-            self._containers[epoch] = Container(epoch, offers[epoch], Stage.OPEN)
+            self._next, self._tickets = epoch + 1, epoch + 1
+            source, offer = plans[epoch]
+            self._containers[epoch] = Container(epoch, source, offer, Stage.OPEN, epoch)
+            self._cut(source, offer)
 
     @property
-    def last_planned(self) -> int:
-        """The newest epoch; the one before the first, if there is none."""
-        return self._next - 1
+    def last_cut(self) -> int:
+        """The newest ticket; the one before the first, if there is none."""
+        return self._tickets - 1
 
     @property
     def last_committed(self) -> int:
         """The newest epoch that is durable."""
         return self._committed
+
+    @property
+    def tickets(self) -> frozenset[int]:
+        """What is under way."""
+        return frozenset(self._containers)
 
     @property
     def idle(self) -> bool:
@@ -163,29 +260,40 @@ class Machine:
 
     def take(self, *works: Work) -> None:
         """Note that this work is running."""
+        first = min((w.epoch for w in works if isinstance(w, LaneWork) and w.level == 1), default=0)
         for work in works:
-            stage = Stage.READING if isinstance(work, HeadWork) else Stage.IN_LANES
-            self._move(work.epoch, stage)
+            if isinstance(work, HeadWork):
+                self._move(work.ticket, Stage.READING)
+                continue
+            each = self._move(work.ticket, Stage.IN_LANES)
+            if work.level == 1:
+                self._containers[work.ticket] = replace(each, group=first)
 
-    @property
-    def wants_offer(self) -> bool:
-        """Whether looking at the source could lead to another epoch."""
-        room = len(self._containers) < self._rules.in_flight
-        return room and not (self._stopping or self._exhausted or self._over or self._at_its_end)
+    def wants_offer(self, source: str) -> bool:
+        """Whether looking at a source could lead to another epoch."""
+        if self._stopping or self._over:
+            return False
+        mine = sum(each.source == source for each in self._containers.values())
+        return mine < self._rules.in_flight and not self.at_end(source)
+
+    def at_end(self, source: str) -> bool:
+        """Whether nothing more will be cut from a source."""
+        known = self._sources[source]
+        return known.exhausted or known.at_its_end
 
     @property
     def next_cut(self) -> float | None:
         """When the next epoch is due (seconds of the clock), where that is a matter of time."""
-        return self._due
+        return min((s.due for s in self._sources.values() if s.due is not None), default=None)
 
     @property
-    def time(self) -> SourceTime:
-        """The source's time at the end of the last placed epoch."""
-        return self._time
+    def known(self) -> Known:
+        """What is known at the end of the last epoch that has its place."""
+        return self._known
 
-    def container(self, epoch: int) -> Container:
+    def container(self, ticket: int) -> Container:
         """How far an epoch is that is not committed."""
-        return self._containers[epoch]
+        return self._containers[ticket]
 
     def story(self) -> str:
         """What happened, for people who look for a fault."""
@@ -193,68 +301,119 @@ class Machine:
 
     def validate(self) -> None:
         """What holds between any two calls."""
-        epochs = sorted(self._containers)
+        placed = [each for each in self._placed() if each.after is not None]
+        epochs = [each.epoch for each in self._placed()]
         assert epochs == list(range(self._committed + 1, self._next)), self.story()
-        stages = [self._containers[epoch].stage for epoch in epochs]
-        taken = [stage in (Stage.IN_LANES, Stage.DONE) for stage in stages]
-        assert taken == sorted(taken, reverse=True), self.story()
-        placed = [stage in (Stage.PLACED, Stage.IN_LANES, Stage.DONE) for stage in stages]
-        assert placed == sorted(placed, reverse=True), self.story()
+        reached = [self._reached(each) for each in self._placed()]
+        assert reached == sorted(reached, reverse=True), self.story()
+        assert [each.epoch for each in placed] == epochs[: len(placed)], self.story()
+
+    def _reached(self, each: Container) -> int:
+        """How far an epoch is: levels behind it, and the one that it is in."""
+        if each.after is None:
+            return -1
+        return each.level + (each.stage in (Stage.IN_LANES, Stage.DONE))
+
+    # Cutting
 
     def _offered(self, event: Offered) -> list[Command]:
-        if not self.wants_offer:
+        if not self.wants_offer(event.source):
             return []
-        if self._due is None:
-            self._due = event.at
-        offer = event.offer
-        finishes = not offer.finished <= self._time_planned().finished
-        news = offer.forced or not offer.empty or finishes
-        nothing = self._rules.bounded and not news
-        if nothing:
-            self._exhausted = True
+        source, offer = self._sources[event.source], event.offer
+        if source.due is None:
+            source.due = event.at
+        news = offer.forced or not offer.empty or not offer.finished <= source.finished
+        if self._rules.bounded and not news:
+            source.exhausted = True
             return []
-        if not news or (event.at < self._due and not (offer.more or offer.forced)):
+        if not news or (event.at < source.due and not (offer.more or offer.forced)):
             return []
         # Behind schedule there is no catching up of missed ticks: the next one is a period away.
-        self._due = max(self._due + self._rules.every, event.at)
-        epoch, self._next = self._next, self._next + 1
-        self._containers[epoch] = Container(epoch, offer)
-        return [PlanEpoch(epoch, offer)]
+        source.due = max(source.due + self._rules.every, event.at)
+        ticket, self._tickets = self._tickets, self._tickets + 1
+        self._cut(event.source, offer)
+        cut = Cut(ticket, event.source, offer)
+        if len(self._sources) > 1:
+            self._containers[ticket] = Container(ticket, event.source, offer, Stage.OPEN)
+            return [cut]
+        # Nobody else's epoch can come before it: its plan is written before it is read.
+        assert ticket == self._next
+        self._next += 1
+        self._containers[ticket] = Container(ticket, event.source, offer, Stage.PLANNING, ticket)
+        return [cut, PlanEpoch(ticket, ticket, event.source, offer)]
+
+    def _cut(self, name: str, offer: Offer) -> None:
+        self._sources[name].finished |= offer.finished
 
     def _planned(self, event: Planned) -> list[Command]:
-        self._move(event.epoch, Stage.OPEN)
+        (each,) = [c for c in self._containers.values() if c.epoch == event.epoch]
+        self._move(each.ticket, Stage.OPEN if each.heads is None else Stage.PLACED)
         return []
+
+    # Placing
 
     def _heads_done(self, event: HeadsDone) -> list[Command]:
-        """Place epochs in the order of the log, as far as their end watermarks are known."""
-        self._heads[event.epoch] = event
-        for each in self._in_order():
-            if each.stage in (Stage.PLACED, Stage.IN_LANES, Stage.DONE):
-                continue
-            done = self._heads.pop(each.epoch, None)
-            if done is None:
-                break
-            before = self._time.watermark
-            self._time = self._time.after(
-                done.greatest, finished=each.offer.finished, hint=each.offer.hint
-            )
-            self._move(each.epoch, Stage.PLACED)
-            placed = self._containers[each.epoch]
-            self._containers[each.epoch] = replace(
-                placed, time=self._time, before=before, rows=done.rows
-            )
-        return []
+        each = self._move(event.ticket, Stage.READ)
+        self._containers[event.ticket] = replace(each, heads=event)
+        commands: list[Command] = []
+        while (found := self._next_in_log()) is not None:
+            commands += self._place(found)
+        return commands
+
+    def _next_in_log(self) -> Container | None:
+        """Whose place is next, of those whose end watermark is known; None: nobody's."""
+        waiting = [each for each in self._containers.values() if each.after is None]
+        settled = [each for each in waiting if each.epoch is not None]
+        if settled:
+            first = min(settled, key=lambda each: each.epoch or 0)
+            return first if first.stage is Stage.READ else None
+        first_of: dict[str, Container] = {}
+        for each in waiting:
+            first_of.setdefault(each.source, each)
+        known = [
+            (_order(self._time_after(first_of[name]).watermark), at, first_of[name])
+            for at, name in enumerate(self._sources)
+            if name in first_of and first_of[name].stage is Stage.READ
+        ]
+        return min(known, key=lambda each: each[:2])[2] if known else None
+
+    def _place(self, each: Container) -> list[Command]:
+        assert each.heads is not None
+        before, time = self._known, self._time_after(each)
+        self._known = before.after(each.source, time, each.offer, each.heads)
+        was_planned = each.epoch is not None
+        epoch = each.epoch if each.epoch is not None else self._next
+        stage = Stage.PLACED if was_planned else Stage.PLANNING
+        moved = self._move(each.ticket, stage)
+        placed = replace(moved, epoch=epoch, before=before, after=self._known)
+        self._containers[each.ticket] = placed
+        if was_planned:
+            return []
+        self._next += 1
+        return [PlanEpoch(epoch, each.ticket, each.source, each.offer)]
+
+    def _time_after(self, each: Container) -> SourceTime:
+        assert each.heads is not None
+        return self._known.times[each.source].after(
+            each.heads.greatest, finished=each.offer.finished, hint=each.offer.hint
+        )
+
+    # Lanes and commits
 
     def _lanes_done(self, event: LanesDone) -> list[Command]:
-        for epoch in event.epochs:
-            self._move(epoch, Stage.DONE)
+        for each in self._of(event.epochs):
+            level = each.level + 1
+            stage = Stage.DONE if level >= self._rules.levels else Stage.PLACED
+            moved = self._move(each.ticket, stage)
+            self._containers[each.ticket] = replace(moved, level=level)
         self._failures = 0
         return []
 
     def _was_committed(self, event: Committed) -> list[Command]:
-        for epoch in range(self._committed + 1, event.last + 1):
-            assert self._containers[epoch].stage is Stage.DONE, self.story()
-            del self._containers[epoch]
+        for each in self._placed():
+            if each.epoch is not None and each.epoch <= event.last:
+                assert each.stage is Stage.DONE, self.story()
+                del self._containers[each.ticket]
         self._committed = event.last
         return []
 
@@ -264,10 +423,10 @@ class Machine:
         if self._failures >= self._rules.attempts:
             self._over = True
             return [Fail(event.reason, self._failures)]
-        for epoch in event.heads:
-            self._again(epoch, Stage.OPEN)
-        for epoch in event.lanes:
-            self._again(epoch, Stage.PLACED)
+        for ticket in event.heads:
+            self._again(ticket, Stage.OPEN)
+        for each in self._of(event.lanes):
+            self._again(each.ticket, Stage.PLACED)
         return []
 
     def _stop(self, event: StopAsked) -> list[Command]:
@@ -277,29 +436,29 @@ class Machine:
             return [Finish()]
         return []
 
-    def _again(self, epoch: int, stage: Stage) -> None:
-        self._move(epoch, stage)
-        each = self._containers[epoch]
-        self._containers[epoch] = replace(each, attempt=each.attempt + 1)
+    def _again(self, ticket: int, stage: Stage) -> None:
+        each = self._move(ticket, stage)
+        self._containers[ticket] = replace(each, attempt=each.attempt + 1)
 
-    def _move(self, epoch: int, stage: Stage) -> None:
-        each = self._containers[epoch]
+    def _move(self, ticket: int, stage: Stage) -> Container:
+        each = self._containers[ticket]
         assert (each.stage, stage) in TRANSITIONS, f"{each} to {stage}\n{self.story()}"
-        self._containers[epoch] = replace(each, stage=stage)
+        self._containers[ticket] = replace(each, stage=stage)
+        return self._containers[ticket]
 
-    def _in_order(self) -> list[Container]:
-        return [self._containers[epoch] for epoch in sorted(self._containers)]
+    def _placed(self) -> list[Container]:
+        """Those that have a place in the log, in its order."""
+        found = [each for each in self._containers.values() if each.epoch is not None]
+        return sorted(found, key=lambda each: each.epoch or 0)
 
-    def _time_planned(self) -> SourceTime:
-        """The source's time with what the planned epochs say of its end."""
-        finished = self._time.finished.union(*(c.offer.finished for c in self._containers.values()))
-        return replace(self._time, finished=finished)
-
-    @property
-    def _at_its_end(self) -> bool:
-        """Whether all that the source will ever hold is planned."""
-        return self._time_planned().finished.issuperset(self._time.partitions)
+    def _of(self, epochs: tuple[int, ...]) -> list[Container]:
+        return [each for each in self._placed() if each.epoch in epochs]
 
     def _ended(self) -> bool:
-        over = self._exhausted or self._stopping or self._at_its_end
+        over = self._stopping or all(self.at_end(source) for source in self._sources)
         return over and not self._containers
+
+
+def _order(watermark: int | None) -> tuple[bool, int]:
+    """Watermarks in order: the one before all time is the least."""
+    return (watermark is not None, watermark or 0)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from anabranch.ids import Offset, Partition
+from anabranch.ids import Marks, Offset, Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,11 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """The source was looked at, at this moment of the clock (seconds)."""
+    """A source was looked at, at this moment of the clock (seconds)."""
 
     offer: Offer
     at: float
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +48,16 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class HeadsDone:
-    """An epoch's rows have been read, its stateless work done, its parts lie in the exchange."""
+    """What was cut has been read, its stateless work done, its parts lie in the exchange."""
 
-    epoch: int
+    ticket: int
     greatest: Mapping[Partition, int | None]
-    rows: int
+    rows: Mapping[Partition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class LanesDone:
-    """The lanes have taken these epochs, and their output and deltas are staged."""
+    """The lanes have taken these epochs at their level; output and deltas are staged."""
 
     epochs: tuple[int, ...]
 
@@ -70,7 +71,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class WorkFailed:
-    """These epochs' work failed; whatever it left is void."""
+    """The work of these tickets' heads and these epochs' lanes failed; what it left is void."""
 
     heads: tuple[int, ...]
     lanes: tuple[int, ...]
@@ -81,7 +82,7 @@ class WorkFailed:
 
 @dataclass(frozen=True, slots=True)
 class StopAsked:
-    """No new epochs; with `drain` those that are planned are finished."""
+    """No new epochs; with `drain` those that are cut are finished."""
 
     drain: bool
 
@@ -93,10 +94,21 @@ Event: TypeAlias = Offered | Planned | HeadsDone | LanesDone | Committed | WorkF
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """Read what was offered; this is its ticket until it has a place in the log."""
+
+    ticket: int
+    source: str
+    offer: Offer
+
+
+@dataclass(frozen=True, slots=True)
 class PlanEpoch:
-    """Write an epoch's plan ahead of its work."""
+    """Write an epoch's plan: its place in the log is settled."""
 
     epoch: int
+    ticket: int
+    source: str
     offer: Offer
 
 
@@ -113,7 +125,7 @@ class Fail:
     attempts: int
 
 
-Command: TypeAlias = PlanEpoch | Finish | Fail
+Command: TypeAlias = Cut | PlanEpoch | Finish | Fail
 
 
 # Ready work
@@ -121,20 +133,21 @@ Command: TypeAlias = PlanEpoch | Finish | Fail
 
 @dataclass(frozen=True, slots=True)
 class HeadWork:
-    """An epoch whose rows may be read: anywhere, in any order."""
+    """Rows that may be read: anywhere, in any order."""
 
-    epoch: int
+    ticket: int
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
 class LaneWork:
-    """An epoch that the lanes may take; they take them in order."""
+    """An epoch that the lanes of a level may take; they take them in order."""
 
     epoch: int
+    ticket: int
     attempt: int
-    before: int | None
-    after: int | None
+    marks: Marks
+    level: int = 1
 
 
 Work: TypeAlias = HeadWork | LaneWork

@@ -8,28 +8,35 @@ import numpy as np
 import polars as pl
 
 from anabranch.compiler.proof import Proof
-from anabranch.kernels.bundle import OFFSET, PARTITION, SLICE, TIME
+from anabranch.kernels.bundle import OFFSET, PARTITION, TIME
+from anabranch.kernels.exits import Exit
 from anabranch.kernels.failures import Failed, failing, told
+from anabranch.kernels.letters import letters_of
 from anabranch.kernels.results import HeadResult, TaskError
 from anabranch.kernels.stateless.chain import Chain
 from anabranch.kernels.stateless.python_rows import records_of
+from anabranch.kernels.stateless.split import Branches
 from anabranch.kernels.times import micros_of
-from anabranch.kernels.windows.early import EarlyPartials
-from anabranch.kernels.windows.windows import Windows
+from anabranch.kernels.wires import Wire
 from anabranch.program.functions import OnError
+from anabranch.program.operators.operator import DEAD_LETTERS, OUT, Port
 from anabranch.program.schema import TimeType
-from anabranch.state.slices import Owners, slice_of
+from anabranch.state.slices import Owners
 
 
 @dataclass(frozen=True)
 class Entrance:
     """How a source's rows become bundles."""
 
+    port: Port
     operator: str
     schema: pl.Schema
+    live: tuple[str, ...]
+    """The columns that somebody reads."""
     event_time: str | None
     time: TimeType | None
     on_error: OnError
+    """`dead_letter` only where they are read."""
     ordered: bool
     """Whether rows need order columns."""
     timed: bool
@@ -37,19 +44,31 @@ class Entrance:
 
 
 @dataclass(frozen=True)
+class HeadNode:
+    """Operators one behind the other, or a split."""
+
+    port: Port
+    """Where its rows leave."""
+    wire: Wire
+    work: Chain | Branches
+
+    def run(self, rows: pl.DataFrame) -> tuple[dict[str, pl.DataFrame], int]:
+        """Rows by output, and how many records failed and were left out."""
+        if isinstance(self.work, Branches):
+            return dict(self.work.run(rows)), 0
+        made, left = self.work.run(rows)
+        letters = {} if left.letters is None else {DEAD_LETTERS: left.letters}
+        return {OUT: made, **letters}, left.count
+
+
+@dataclass(frozen=True)
 class HeadTask:
-    """Rows of a source through operators without state, then to the lanes of their keys."""
+    """Rows of a source through operators without state, then to where they leave."""
 
     entrance: Entrance
-    chain: Chain
-    key: tuple[str, ...]
-    windows: Windows | None
-    """Where rows end in a window, partials leave instead of them."""
-    early: EarlyPartials | None
-    """Where the last step is a lookup that partials may be made before; the chain ends before."""
-    ends: bool
-    """Whether rows leave the program here, since no operator has state."""
-    proofs: tuple[Proof, ...]
+    nodes: tuple[HeadNode, ...]
+    exits: tuple[Exit, ...]
+    proofs: tuple[Proof, ...] = ()
     """What its being parallel rests on; to be looked at when a task begins and ends."""
     owners: Owners | None = None
 
@@ -57,7 +76,7 @@ class HeadTask:
     def columns(self) -> tuple[str, ...]:
         """The source's columns that it reads: a frame may leave out all others."""
         time = self.entrance.event_time
-        return tuple(n for n in self.entrance.schema if n in self.chain.live or n == time)
+        return tuple(n for n in self.entrance.schema if n in self.entrance.live or n == time)
 
     def route(self, owners: Owners) -> HeadTask:
         """The same task for these lanes."""
@@ -65,28 +84,43 @@ class HeadTask:
 
     def run(self, frame: pl.DataFrame, partition_index: int, first_row: int) -> HeadResult:
         """Take consecutive rows of one partition, the first with this number in it."""
-        if not self.ends and self.owners is None:
+        if self.owners is None:
             message = "a head task is routed before it is run"
             raise ValueError(message)
         try:
-            bundle, greatest, letters = self._entered(frame, partition_index, first_row)
-            rows, left = self.chain.run(bundle)
-            parts = self._parts(rows, partition_index, first_row) if rows.height else {}
+            flows, greatest, letters = self._flows(frame, partition_index, first_row)
+            place = (partition_index, first_row)
+            parts = {
+                number: found
+                for number, exit_ in enumerate(self.exits)
+                if (found := exit_.parts(flows[exit_.wire.port], self.owners, place))
+            }
         except Failed as failed:
             return HeadResult({}, frame.height, None, 0, failed.error)
-        return HeadResult(parts, frame.height, greatest, letters + left.count)
+        return HeadResult(parts, frame.height, greatest, letters)
 
-    def through(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Rows as they leave for the lanes, undivided."""
-        bundle, _, _ = self._entered(frame, 0, 0)
-        return self.chain.run(bundle)[0]
+    def nothing(self) -> dict[Port, pl.DataFrame]:
+        """What every port gives of no rows."""
+        return self._flows(pl.DataFrame(schema=self.entrance.schema), 0, 0)[0]
+
+    def _flows(
+        self, frame: pl.DataFrame, partition_index: int, first_row: int
+    ) -> tuple[dict[Port, pl.DataFrame], int | None, int]:
+        entered, greatest, letters = self._entered(frame, partition_index, first_row)
+        flows = {replace(self.entrance.port, output=name): rows for name, rows in entered.items()}
+        for node in self.nodes:
+            given, left_out = node.run(node.wire.carry(flows[node.wire.port]))
+            letters += left_out
+            for output, rows in given.items():
+                flows[replace(node.port, output=output)] = rows
+        return flows, greatest, letters
 
     def _entered(
         self, frame: pl.DataFrame, partition_index: int, first_row: int
-    ) -> tuple[pl.DataFrame, int | None, int]:
+    ) -> tuple[dict[str, pl.DataFrame], int | None, int]:
         entrance = self.entrance
         self._require_columns(frame)
-        columns, greatest, missing = [frame[name] for name in self.chain.live], None, None
+        columns, greatest, missing = [frame[name] for name in entrance.live], None, None
         if entrance.event_time is not None and entrance.time is not None:
             times = self._times(frame[entrance.event_time], entrance.time)
             greatest = times.max()
@@ -99,8 +133,14 @@ class HeadTask:
             columns += _places(partition_index, first_row, frame.height)
         bundle = pl.DataFrame(columns)
         if missing is None:
-            return bundle, greatest, 0  # type: ignore[return-value]
-        return bundle.filter(~missing), greatest, int(missing.sum())  # type: ignore[return-value]
+            return {OUT: bundle}, greatest, 0  # type: ignore[return-value]
+        rows = {OUT: bundle.filter(~missing)}
+        if entrance.on_error == "dead_letter":
+            failed = bundle.filter(missing)
+            errors = [_no_time(entrance.event_time)] * failed.height
+            told_of = letters_of(entrance.operator, failed, tuple(entrance.schema), "error", errors)
+            rows[DEAD_LETTERS] = told_of
+        return rows, greatest, int(missing.sum())  # type: ignore[return-value]
 
     def _require_columns(self, frame: pl.DataFrame) -> None:
         """Refuse rows without a column that is read, or with one of another type."""
@@ -116,49 +156,23 @@ class HeadTask:
             return micros_of(values, kind)
 
     def _without_time(self, frame: pl.DataFrame, times: pl.Series) -> pl.Series | None:
-        """Which rows have no event time, if any; where that ends the run, it does."""
-        if not times.null_count():
+        """Which rows have no event time, if any; where that ends the run, it does.
+
+        Where letters are read there are always some, if only of no rows.
+        """
+        if not times.null_count() and self.entrance.on_error != "dead_letter":
             return None
         missing = times.is_null()
         if self.entrance.on_error == "fail":
-            error = ValueError(f"null event time in column {self.entrance.event_time!r}")
             first = missing.arg_max()
             assert first is not None
             record = records_of(frame.slice(first, 1), frame.columns)[0]
-            raise Failed(told(self.entrance.operator, error, record))
+            raise Failed(told(self.entrance.operator, _no_time(self.entrance.event_time), record))
         return missing
 
-    def _parts(
-        self, rows: pl.DataFrame, partition_index: int, first_row: int
-    ) -> dict[int, pl.DataFrame]:
-        if self.ends:
-            return {0: rows}
-        assert self.owners is not None
-        if self.windows is None:
-            slices = slice_of(rows, self.key, self.owners.slices)
-            return _divided(rows.with_columns(slices.alias(SLICE)), slices, self.owners)
-        # Without a key of the region all partials are in one slice, though windows may have keys.
-        number = self.owners.slices if self.key else 1
-        partials = self._partials(rows, self.windows, number)
-        if not partials.height:
-            return {}
-        if self.windows.ordered:
-            partials = partials.with_columns(
-                pl.lit(partition_index, pl.Int32).alias(PARTITION),
-                pl.lit(first_row, pl.Int64).alias(OFFSET),
-            )
-        return _divided(partials, partials["slice"], self.owners)
 
-    def _partials(self, rows: pl.DataFrame, windows: Windows, slices: int) -> pl.DataFrame:
-        if self.early is not None:
-            with failing(self.early.lookup.name):
-                if self.early.pays(rows):
-                    return self.early.partials(rows, slices)
-                rows, _ = self.early.lookup.run(rows)
-        if not rows.height:
-            return pl.DataFrame(schema=windows.partial_schema)
-        with failing(windows.operator):
-            return windows.partials(rows, slices)
+def _no_time(column: str | None) -> ValueError:
+    return ValueError(f"null event time in column {column!r}")
 
 
 def _places(partition_index: int, first_row: int, height: int) -> list[pl.Series]:
@@ -168,11 +182,3 @@ def _places(partition_index: int, first_row: int, height: int) -> list[pl.Series
         pl.Series(PARTITION, np.full(height, partition_index, dtype=np.int32)),
         pl.Series(OFFSET, np.arange(first_row, first_row + height, dtype=np.int64)),
     ]
-
-
-def _divided(rows: pl.DataFrame, slices: pl.Series, owners: Owners) -> dict[int, pl.DataFrame]:
-    """Rows by lane, in their order; no lane without rows."""
-    if owners.lanes == 1:
-        return {0: rows}
-    lanes = owners.lane_of(slices)
-    return {lane: rows.filter(lanes == lane) for lane in lanes.unique().sort().to_list()}

@@ -15,7 +15,9 @@ from typing import Any
 import polars as pl
 
 from anabranch.compiler.proof import Proof
+from anabranch.ids import Marks
 from anabranch.kernels.bundle import in_order
+from anabranch.kernels.exits import Exit
 from anabranch.kernels.failures import Failed
 from anabranch.kernels.kernel import Kernel, Taken
 from anabranch.kernels.letters import Origins
@@ -23,23 +25,35 @@ from anabranch.kernels.results import END, EpochInput, EpochOutput, LaneResult
 from anabranch.kernels.state import StateView
 from anabranch.kernels.stateless.chain import Chain
 from anabranch.kernels.stateless.split import Branches
+from anabranch.kernels.wires import Wire
 from anabranch.program.operators.operator import DEAD_LETTERS, OUT, Port
+from anabranch.state.slices import Owners
 
 
-@dataclass(frozen=True, slots=True)
-class Wire:
-    """One input of an operator."""
+@dataclass(frozen=True)
+class Entry:
+    """Rows of another place that come into a stage."""
 
     port: Port
-    branch: tuple[str, int] | None = None
-    """Where readers of a port meet again: the column that tells them apart, and its value (M5)."""
+    empty: pl.DataFrame
+    """No rows, as they come in."""
+    feeds: tuple[tuple[str, int], ...]
+    """The sources whose watermarks hold here, and by how much this port is behind each."""
+    letters: bool = False
+    """Whether they are dead letters of a head, which does not know of which epoch they are."""
 
-    def carry(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Rows as this reader gets them."""
-        if self.branch is None:
-            return rows
-        name, number = self.branch
-        return rows.with_columns(pl.lit(number, pl.Int64).alias(name))
+    def rows(self, parts: Sequence[pl.DataFrame], origins: Origins) -> pl.DataFrame:
+        """All that came, in order."""
+        if not parts:
+            return self.empty
+        if self.letters:
+            parts = [origins.addressed(part) for part in parts]
+        return in_order([self.empty, *parts])
+
+    def marks(self, marks: Marks) -> tuple[int | None, int | None]:
+        """The watermarks at this port before and after an epoch."""
+        before = _least(_behind(marks[source][0], lag) for source, lag in self.feeds)
+        return before, _least(_behind(marks[source][1], lag) for source, lag in self.feeds)
 
 
 @dataclass(frozen=True)
@@ -103,12 +117,10 @@ class _Epoch:
 class LaneTask:
     """A region's operators over one lane's slices."""
 
-    entry: Port
-    empty: pl.DataFrame
-    """No rows, as they come in."""
+    entries: tuple[Entry, ...]
     nodes: tuple[Node, ...]
-    exit: Wire
-    proofs: tuple[Proof, ...]
+    exits: tuple[Exit, ...]
+    proofs: tuple[Proof, ...] = ()
     """What its being parallel rests on; to be looked at when a task begins and ends."""
     one_by_one: int = 0
     """So many of the nodes take each row, all of them, before the next one."""
@@ -123,7 +135,7 @@ class LaneTask:
         found = {k.operator: k.restore(deltas.get(k.operator, ())) for k in self._kernels()}
         return LaneState(found)
 
-    def run(self, epochs: Sequence[EpochInput], state: LaneState) -> LaneResult:
+    def run(self, epochs: Sequence[EpochInput], state: LaneState, owners: Owners) -> LaneResult:
         """Take epochs in order, from these states on; they are left as they are."""
         outputs: list[EpochOutput] = []
         deltas: list[Mapping[str, pl.DataFrame]] = []
@@ -132,29 +144,46 @@ class LaneTask:
                 done = self._epoch(epoch, state)
             except Failed as failed:
                 return LaneResult(outputs, state, deltas, failed.error)
-            rows = self.exit.carry(_together(done.flows[self.exit.port]))
-            outputs.append(EpochOutput(epoch.epoch, rows, done.late, done.letters))
+            parts = self._parts(done, owners)
+            outputs.append(EpochOutput(epoch.epoch, parts, done.late, done.letters))
             deltas.append({name: _together(found) for name, found in done.deltas.items()})
             state = LaneState(done.states)
         return LaneResult(outputs, state, deltas)
+
+    def nothing(self) -> dict[Port, pl.DataFrame]:
+        """What every port gives of no rows."""
+        times = {source: (None, None) for entry in self.entries for source, _ in entry.feeds}
+        done = self._epoch(EpochInput(0, {}, times), self.restore({}))
+        return {port: _together(found) for port, found in done.flows.items()}
+
+    def _parts(self, done: _Epoch, owners: Owners) -> dict[int, dict[int, pl.DataFrame]]:
+        found = {
+            number: each.parts(_together(done.flows[each.wire.port]), owners)
+            for number, each in enumerate(self.exits)
+        }
+        return {number: parts for number, parts in found.items() if parts}
 
     def _kernels(self) -> Iterator[Kernel[Any]]:
         works = (node.work for node in self.nodes)
         return (work for work in works if not isinstance(work, Chain | Branches))
 
     def _epoch(self, given: EpochInput, state: LaneState) -> _Epoch:
-        rows = in_order([self.empty, *given.parts]) if given.parts else self.empty
         origins = given.origins or Origins(given.epoch)
-        epoch = _Epoch(origins, dict(state.views), flows={self.entry: [rows]})
+        flows = {
+            entry.port: entry.rows(given.parts.get(number, ()), origins)
+            for number, entry in enumerate(self.entries)
+        }
+        marks = {entry.port: entry.marks(given.marks) for entry in self.entries}
+        epoch = _Epoch(origins, dict(state.views), flows={p: [rows] for p, rows in flows.items()})
         first, rest = self.nodes[: self.one_by_one], self.nodes[self.one_by_one :]
-        before, after = given.watermark_before, given.watermark
         if first:
             # Rows one by one, then the watermark: their epoch does not end with each of them.
-            for row in rows.iter_slices(1):
-                self._apart(epoch, first, row, before)
-            rows = self.empty
-        self._through(epoch, first, {self.entry: rows}, (before, after))
-        self._through(epoch, rest, epoch.gathered(), (before, after))
+            (entry,) = self.entries
+            for row in flows[entry.port].iter_slices(1):
+                self._apart(epoch, first, row, marks[entry.port][0])
+            flows = {entry.port: entry.empty}
+        self._through(epoch, first, flows, marks)
+        self._through(epoch, rest, epoch.gathered(), marks)
         return epoch
 
     def _apart(
@@ -176,18 +205,17 @@ class LaneTask:
         epoch: _Epoch,
         nodes: Sequence[Node],
         flows: dict[Port, pl.DataFrame],
-        marks: tuple[int | None, int | None],
+        marks: dict[Port, tuple[int | None, int | None]],
     ) -> None:
-        """Take rows and a watermark through some nodes; what each gives is added to the epoch."""
-        behind = dict.fromkeys(flows, marks)
+        """Take rows and watermarks through some nodes; what each gives is added to the epoch."""
         for node in nodes:
             inputs = [wire.carry(flows[wire.port]) for wire in node.wires]
-            lows = [behind.get(wire.port, marks) for wire in node.wires]
+            lows = [marks[wire.port] for wire in node.wires]
             now = (_least(low for low, _ in lows), _least(high for _, high in lows))
             for output, rows in self._given(epoch, node, inputs, now).items():
                 port = replace(node.port, output=output)
                 flows[port] = rows
-                behind[port] = tuple(_behind(mark, node.lag) for mark in now)  # type: ignore[assignment]
+                marks[port] = (_behind(now[0], node.lag), _behind(now[1], node.lag))
                 epoch.add(port, rows)
 
     def _given(

@@ -6,24 +6,25 @@ of the user's program is part of the result: a task never raises for one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import polars as pl
 
-from anabranch.compiler.branches import branches
-from anabranch.compiler.staged import ROW_BY_ROW, StagedPlan
+from anabranch.compiler.staged import ROW_BY_ROW, Head, Place, Stage, StagedPlan
 from anabranch.errors import ProgramError
 from anabranch.ids import OperatorId
-from anabranch.kernels.bundle import OFFSET, PARTITION, SLICE, branch
-from anabranch.kernels.head_task import Entrance, HeadTask
+from anabranch.kernels.bundle import OFFSET, PARTITION, SLICE
+from anabranch.kernels.exits import Exit
+from anabranch.kernels.head_task import Entrance, HeadNode, HeadTask
 from anabranch.kernels.kernel import Kernel
 from anabranch.kernels.keyed.deduplicate import DeduplicateKernel
 from anabranch.kernels.keyed.pattern import MatchKernel
 from anabranch.kernels.keyed.process import ProcessKernel
 from anabranch.kernels.keyed.reduce import ReduceKernel
-from anabranch.kernels.lane_task import LaneTask, Node, Wire
+from anabranch.kernels.lane_task import Entry, LaneTask, Node
+from anabranch.kernels.letters import Origins
 from anabranch.kernels.stateless.batches import BatchesKernel
 from anabranch.kernels.stateless.chain import Chain, lower_chain
 from anabranch.kernels.stateless.split import Branches
@@ -36,120 +37,251 @@ from anabranch.kernels.windows.kernel import WindowKernel
 from anabranch.kernels.windows.rows import RowsKernel
 from anabranch.kernels.windows.sessions import SessionKernel
 from anabranch.kernels.windows.windows import Windows
-from anabranch.program.graph import Edge, Graph
+from anabranch.kernels.wires import Wire, wires_of
+from anabranch.program.graph import Graph
 from anabranch.program.operators import keyed, rowwise, together, windowed
+from anabranch.program.operators.edges import Read
 from anabranch.program.operators.operator import DEAD_LETTERS, LATE, OUT, Operator, Port
 from anabranch.program.windows import Rows, SessionGap
 
 RegionTask: TypeAlias = HeadTask | LaneTask
 
 
-def lower_head(plan: StagedPlan) -> HeadTask:
-    """The task that reads, without lanes to send rows to yet."""
-    operators = tuple(_told(plan.graph, op) for op in plan.operators(plan.head))
-    read, windows = plan.read, _combined(plan)
-    given = plan.graph.output(plan.entry).schema
-    needed = tuple(given) if windows is None else windows.roots
-    # Partials have no order of their own unless it shows in what they add up to.
-    ordered = windows is None
-    chain = lower_chain(operators, [_given(plan.graph, op) for op in operators], needed, ordered)
-    chain, early = _early(chain, windows, plan.graph, operators)
-    out = read.outputs[OUT]
-    timed = plan.lanes is not None
-    entrance = Entrance(
-        read.name, out.schema, read.event_time, out.time, read.on_error, ordered, timed
-    )
-    key = plan.lanes.key if plan.lanes is not None else None
-    ends, proofs = plan.lanes is None, plan.head.proofs
-    return HeadTask(entrance, chain, key or (), windows, early, ends, proofs)
+@dataclass(frozen=True)
+class Lowered:
+    """A program's tasks, and which way rows go from one to another."""
+
+    heads: tuple[HeadTask, ...]
+    """In the order of the sources; without lanes to send rows to yet."""
+    stages: tuple[LaneTask, ...]
+    links: tuple[Link, ...]
 
 
-def lower_lanes(plan: StagedPlan) -> LaneTask | None:
-    """The task of a lane; None where nothing is in lanes."""
-    if plan.lanes is None:
-        return None
-    nodes = tuple(_Lowering(plan).nodes())
-    (exit_port,) = plan.write.inputs
-    leaving = _wire(plan.graph, exit_port, Edge(plan.write.id, 0))
-    task = LaneTask(plan.entry, _no_rows(plan), nodes, leaving, plan.lanes.proofs)
-    return _apart(plan, task) if len(plan.unproved) > 1 else task
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An exchange: from an exit of a head or a stage to an entry of a stage."""
+
+    head: int | None
+    """The number of the head that rows come from, or None."""
+    stage: int | None
+    """The number of the stage that they come from, or None."""
+    exit: int
+    to: int
+    """The number of the stage that they go to."""
+    entry: int
 
 
-def _combined(plan: StagedPlan) -> Windows | None:
-    """The windows at the entry of the lanes whose partials are made in the head, if they can be."""
+def lower(plan: StagedPlan) -> Lowered:
+    """All tasks of a program."""
+    heads = tuple(_HeadLowering(plan, head).task() for head in plan.heads)
+    empties: dict[Port, pl.DataFrame] = {}
+    for head in heads:
+        empties |= head.nothing()
+    stages: list[LaneTask] = []
+    for stage in plan.stages:
+        stages.append(_StageLowering(plan, stage).task(empties))
+        empties |= stages[-1].nothing()
+    return Lowered(heads, tuple(stages), tuple(_links(plan)))
+
+
+def _links(plan: StagedPlan) -> Iterator[Link]:
+    places: list[tuple[int | None, int | None, Place]] = [
+        *((number, None, head) for number, head in enumerate(plan.heads)),
+        *((None, stage.number, stage) for stage in plan.stages),
+    ]
+    for head, stage, place in places:
+        for number, (port, to) in enumerate(plan.leaving(place)):
+            entry = plan.entries(to).index(port)
+            yield Link(head, stage, number, to.number, entry)
+
+
+def _exits(plan: StagedPlan, place: Place) -> tuple[Exit, ...]:
+    """To stages first, in the order of `leaving`, then to sinks."""
+    to_stages = [
+        Exit(Wire(port), key=to.key or (), windows=_combined(plan, port, to))
+        for port, to in plan.leaving(place)
+    ]
+    to_sinks = [
+        Exit(wires_of(plan.graph, write)[0], sink=write.name)
+        for write in plan.sinks(place)
+        if plan.homes[write.inputs[0].operator] is place
+    ]
+    passing = [
+        Exit(Wire(write.inputs[0]), sink=write.name)
+        for write in plan.sinks(place)
+        if plan.homes[write.inputs[0].operator] is not place
+    ]
+    return (*to_stages, *to_sinks, *passing)
+
+
+def _combined(plan: StagedPlan, port: Port, to: Stage) -> Windows | None:
+    """The windows at an entry of a stage whose partials are made in the head, if they can be."""
     graph = plan.graph
-    readers = graph.consumers(plan.entry)
-    if plan.lanes is None or len(readers) != 1:
+    if not isinstance(plan.homes[port.operator], Head):
+        return None
+    readers = [edge for edge in graph.consumers(port) if plan.homes[edge.operator] is to]
+    if len(readers) != 1:
         return None
     op = graph[readers[0].operator]
     if not isinstance(op, windowed.WindowAggregate) or graph.consumers(Port(op.id, LATE)):
         return None
-    windows = Windows.of(op, graph.output(plan.entry).schema)
+    windows = Windows.of(op, graph.output(port).schema)
     return None if windows.panes is None or windows.placed or windows.revised else windows
 
 
-def _early(
-    chain: Chain, windows: Windows | None, graph: Graph, operators: tuple[Operator, ...]
-) -> tuple[Chain, EarlyPartials | None]:
-    """Take the last step off a chain if it is a lookup that partials may be made before."""
-    last = chain.steps[-1] if chain.steps else None
-    if windows is None or not isinstance(last, LookupStep):
-        return chain, None
-    early = EarlyPartials.of(last, windows, _given(graph, operators[-1]))
-    if early is None:
-        return chain, None
-    out = tuple(dict.fromkeys([*last.left, *last.on]))
-    return Chain(chain.steps[:-1], chain.live, out), early
+def _runs(plan: StagedPlan, place: Place) -> Iterator[tuple[Operator, ...]]:
+    """A place's operators: those that make one chain together, any other alone."""
+    graph, waiting = plan.graph, list[Operator]()
+    for op in plan.operators(place):
+        if waiting and not _follows(graph, waiting[-1], op):
+            yield tuple(waiting)
+            waiting = []
+        if _in_chains(op):
+            waiting.append(op)
+        else:
+            yield (op,)
+    if waiting:
+        yield tuple(waiting)
 
 
-def _no_rows(plan: StagedPlan) -> pl.DataFrame:
-    """What the head gives of no rows."""
-    windows = _combined(plan)
-    if windows is not None:
-        placed = {PARTITION: pl.Int32(), OFFSET: pl.Int64()} if windows.ordered else {}
-        return pl.DataFrame(schema={**windows.partial_schema, **placed})
-    rows = lower_head(plan).through(pl.DataFrame(schema=plan.read.outputs[OUT].schema))
-    return rows.with_columns(pl.lit(0, pl.UInt16).alias(SLICE))
+def _in_chains(op: Operator) -> bool:
+    return isinstance(op, ROW_BY_ROW) or (isinstance(op, rowwise.MapBatches) and op.elementwise)
+
+
+def _follows(graph: Graph, before: Operator, op: Operator) -> bool:
+    """Whether an operator can be in one chain with the one before it."""
+    port = Port(before.id)
+    # A chain's letters are its last operator's.
+    alone = len(graph.consumers(port)) == 1 and not _letters_read(graph, before)
+    return alone and _in_chains(op) and op.inputs == (port,)
+
+
+def _chain(
+    graph: Graph, operators: Sequence[Operator], needed: Iterable[str], *, ordered: bool
+) -> Chain:
+    schemas = [_given(graph, op) for op in operators]
+    return lower_chain([_told(graph, op) for op in operators], schemas, tuple(needed), ordered)
+
+
+# Heads
 
 
 @dataclass(frozen=True, slots=True)
-class _Lowering:
-    """The lanes' operators, one after the other."""
+class _HeadLowering:
+    """One source and what is done where it is read."""
 
     plan: StagedPlan
+    head: Head
 
-    def nodes(self) -> Iterator[Node]:
-        """Kernels, and runs of operators without state as chains."""
-        assert self.plan.lanes is not None
-        waiting: list[Operator] = []
-        for op in self.plan.operators(self.plan.lanes):
-            if waiting and not self._follows(waiting[-1], op):
-                yield self._chain(waiting)
-                waiting = []
-            if isinstance(op, ROW_BY_ROW):
-                waiting.append(op)
-            else:
-                yield Node(Port(op.id), self._wires(op), self._work(op))
-        if waiting:
-            yield self._chain(waiting)
+    def task(self) -> HeadTask:
+        """The task, without lanes to send rows to yet."""
+        plan, graph = self.plan, self.plan.graph
+        read = graph[self.head.source]
+        assert isinstance(read, Read)
+        exits = _exits(plan, self.head)
+        # Partials have no order of their own unless it shows in what they add up to.
+        ordered = any(each.windows is None for each in exits) or not exits
+        nodes = []
+        for run in _runs(plan, self.head):
+            (wire,) = wires_of(graph, run[0])
+            if isinstance(run[0], rowwise.Split):
+                nodes.append(HeadNode(Port(run[0].id), wire, Branches.of(graph, run[0])))
+                continue
+            port = Port(run[-1].id)
+            chain = _chain(graph, run, self._needed(port, exits), ordered=ordered)
+            chain, exits = self._early(chain, run, port, exits)
+            nodes.append(HeadNode(port, wire, chain))
+        out, port = read.outputs[OUT], Port(read.id)
+        letters = read.on_error == "dead_letter" and _letters_read(graph, read)
+        live = {*self._needed(port, exits)} if self._leaves(port) or letters else set[str]()
+        for node in nodes:
+            if node.wire.port == port:
+                live |= {*(node.work.live if isinstance(node.work, Chain) else out.schema)}
+        entrance = Entrance(
+            port,
+            read.name,
+            out.schema,
+            tuple(name for name in out.schema if name in live),
+            read.event_time,
+            out.time,
+            read.on_error if letters or read.on_error == "fail" else "skip",
+            ordered,
+            timed=any(each.sink is None for each in exits),
+        )
+        return HeadTask(entrance, tuple(nodes), exits, self.head.proofs)
 
-    def _follows(self, before: Operator, op: Operator) -> bool:
-        """Whether an operator can be in one chain with the one before it."""
-        graph, port = self.plan.graph, Port(before.id)
-        # A chain's letters are its last operator's.
-        alone = len(graph.consumers(port)) == 1 and not _letters_read(graph, before)
-        return alone and isinstance(op, ROW_BY_ROW) and op.inputs == (port,)
+    def _leaves(self, port: Port) -> bool:
+        return any(each.wire.port == port for each in _exits(self.plan, self.head))
 
-    def _chain(self, operators: list[Operator]) -> Node:
-        graph, last = self.plan.graph, operators[-1]
-        schemas = [_given(graph, op) for op in operators]
-        operators = [_told(graph, op) for op in operators]
-        chain = lower_chain(operators, schemas, tuple(last.outputs[OUT].schema), ordered=True)
-        return Node(Port(last.id), self._wires(operators[0]), chain)
-
-    def _wires(self, op: Operator) -> tuple[Wire, ...]:
+    def _needed(self, port: Port, exits: Sequence[Exit]) -> tuple[str, ...]:
+        """The columns of a port that somebody reads."""
         graph = self.plan.graph
-        return tuple(_wire(graph, port, Edge(op.id, at)) for at, port in enumerate(op.inputs))
+        mine = [each for each in exits if each.wire.port == port]
+        schema = graph.output(port).schema
+        inside = any(self.plan.homes[e.operator] is self.head for e in graph.consumers(port))
+        if not mine or inside or any(each.windows is None for each in mine):
+            return tuple(schema)
+        roots = {name for each in mine if each.windows is not None for name in each.windows.roots}
+        return tuple(name for name in schema if name in roots)
+
+    def _early(
+        self, chain: Chain, run: Sequence[Operator], port: Port, exits: tuple[Exit, ...]
+    ) -> tuple[Chain, tuple[Exit, ...]]:
+        """Take the last step off a chain if it is a lookup that partials may be made before."""
+        mine = [each for each in exits if each.wire.port == port]
+        last = chain.steps[-1] if chain.steps else None
+        alone = len(self.plan.graph.consumers(port)) == 1 and len(mine) == 1
+        if not alone or mine[0].windows is None or not isinstance(last, LookupStep):
+            return chain, exits
+        early = EarlyPartials.of(last, mine[0].windows, _given(self.plan.graph, run[-1]))
+        if early is None:
+            return chain, exits
+        out = tuple(dict.fromkeys([*last.left, *last.on]))
+        changed = replace(mine[0], early=early)
+        found = tuple(changed if each is mine[0] else each for each in exits)
+        return Chain(chain.steps[:-1], chain.live, out), found
+
+
+# Stages
+
+
+@dataclass(frozen=True, slots=True)
+class _StageLowering:
+    """A stage's operators, one after the other."""
+
+    plan: StagedPlan
+    stage: Stage
+
+    def task(self, empties: Mapping[Port, pl.DataFrame]) -> LaneTask:
+        """The task of a lane, given what the ports before it give of no rows."""
+        plan = self.plan
+        entries = tuple(self._entry(port, empties) for port in plan.entries(self.stage))
+        nodes = tuple(self._nodes())
+        task = LaneTask(entries, nodes, _exits(plan, self.stage), self.stage.proofs)
+        return _apart(plan, task) if len(plan.unproved) > 1 else task
+
+    def _entry(self, port: Port, empties: Mapping[Port, pl.DataFrame]) -> Entry:
+        plan = self.plan
+        windows = _combined(plan, port, self.stage)
+        letters = port.output == DEAD_LETTERS and isinstance(plan.homes[port.operator], Head)
+        feeds = tuple(sorted(_lags(plan.graph, port).items()))
+        if windows is not None:
+            placed = {PARTITION: pl.Int32(), OFFSET: pl.Int64()} if windows.ordered else {}
+            empty = pl.DataFrame(schema={**windows.partial_schema, **placed})
+            return Entry(port, empty, feeds)
+        empty = empties[port].clear().with_columns(pl.lit(0, pl.UInt16).alias(SLICE))
+        return Entry(port, Origins(0).addressed(empty) if letters else empty, feeds, letters)
+
+    def _nodes(self) -> Iterator[Node]:
+        """Kernels, and runs of operators without state as chains."""
+        graph = self.plan.graph
+        for run in _runs(self.plan, self.stage):
+            wires, port = wires_of(graph, run[0]), Port(run[-1].id)
+            if _in_chains(run[0]):
+                needed = tuple(run[-1].outputs[OUT].schema)
+                yield Node(port, wires, _chain(graph, run, needed, ordered=True))
+            else:
+                yield Node(port, wires, self._work(run[0]))
 
     def _work(self, op: Operator) -> Branches | Kernel[Any]:
         graph, op = self.plan.graph, _told(self.plan.graph, op)
@@ -169,7 +301,9 @@ class _Lowering:
             case Rows():
                 return RowsKernel.of(graph, op)
         kernel = WindowKernel.of(graph, op)
-        combined = op.inputs == (self.plan.entry,) and _combined(self.plan) is not None
+        (port,) = op.inputs
+        entered = self.plan.homes[port.operator] is not self.stage
+        combined = entered and _combined(self.plan, port, self.stage) is not None
         return replace(kernel, combined=combined)
 
 
@@ -185,9 +319,19 @@ _KERNELS: Mapping[type[Operator], Callable[[Graph, Any], Kernel[Any]]] = {
 }
 
 
-def _wire(graph: Graph, port: Port, reader: Edge) -> Wire:
-    number = branches(graph, port).get(reader)
-    return Wire(port, None if number is None else (branch(port.operator), number))
+def _lags(graph: Graph, port: Port) -> dict[str, int]:
+    """The sources that feed a port, and by how much it is behind each (M13: outer joins)."""
+    found: dict[OperatorId, dict[str, int]] = {}
+    for op in graph.operators[: port.operator + 1]:
+        if isinstance(op, Read):
+            found[op.id] = {op.name: 0}
+            continue
+        lag = JoinKernel.of(graph, op).lag if isinstance(op, together.Join) else 0
+        mine = found[op.id] = {}
+        for given in op.inputs:
+            for source, before in found[given.operator].items():
+                mine[source] = max(before + lag, mine.get(source, 0))
+    return found[port.operator]
 
 
 def _letters_read(graph: Graph, op: Operator) -> bool:
@@ -210,7 +354,10 @@ def _given(graph: Graph, op: Operator) -> pl.Schema:
 
 def _apart(plan: StagedPlan, task: LaneTask) -> LaneTask:
     """Let each row go all the way before the next one, as far as functions could tell."""
-    first, port = 0, task.entry
+    if len(task.entries) != 1:
+        first, port = 0, Port(OperatorId(-1))
+    else:
+        first, port = 0, task.entries[0].port
     for node in task.nodes:
         if node.wires != (Wire(port),) or not _at_once(node.work):
             break

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from anabranch.ids import Marks
+
 if TYPE_CHECKING:
     from anabranch.kernels.lane_task import LaneState
     from anabranch.kernels.letters import Origins
@@ -34,11 +36,11 @@ class TaskError:
 class HeadResult:
     """What became of a range of one partition's rows.
 
-    `parts` holds bundles by lane, and no empty one. A plan without a keyed region has all rows
-    under lane 0, in order, with their order columns. With an error the parts are empty.
+    `parts` holds bundles by the number of the exit and by lane, and no empty one. With an error the
+    parts are empty.
     """
 
-    parts: Mapping[int, pl.DataFrame]
+    parts: Mapping[int, Mapping[int, pl.DataFrame]]
     rows_in: int
     greatest_time: int | None
     """The greatest event time of the rows read, in microseconds; None if there was none."""
@@ -49,22 +51,25 @@ class HeadResult:
 
 @dataclass(frozen=True, slots=True)
 class EpochInput:
-    """An epoch's bundles for one lane, in any order, and the watermarks around it."""
+    """An epoch's bundles for one lane of a stage, and the watermarks around it."""
 
     epoch: int
-    parts: Sequence[pl.DataFrame]
-    watermark_before: int | None
-    watermark: int | None
+    parts: Mapping[int, Sequence[pl.DataFrame]]
+    """By the number of the entry, in any order."""
+    marks: Marks
     origins: Origins | None = None
     """Where its records come from, if a dead letter should tell."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpochOutput:
-    """An epoch's rows of one lane, in order, with the order columns that other lanes' share."""
+    """An epoch's rows of one lane, by the number of the exit, and by lane where they go to lanes.
+
+    Each bundle is in order, with the order columns that other lanes' share; none is empty.
+    """
 
     epoch: int
-    rows: pl.DataFrame
+    parts: Mapping[int, Mapping[int, pl.DataFrame]]
     late: int = 0
     letters: int = 0
 

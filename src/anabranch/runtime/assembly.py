@@ -6,7 +6,7 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,16 +14,18 @@ from uuid import uuid4
 
 from anabranch.clock import Clock
 from anabranch.compiler.compile import plan_of
-from anabranch.compiler.staged import StagedPlan
-from anabranch.epoch.machine import Machine, Rules
+from anabranch.compiler.staged import Stage, StagedPlan
+from anabranch.epoch.machine import Known, Machine, Rules
 from anabranch.epoch.protocol import Offer
 from anabranch.epoch.triggers import Trigger
-from anabranch.epoch.watermarks import SourceTime
+from anabranch.epoch.watermarks import END_OF_TIME, SourceTime
 from anabranch.errors import CheckpointError, ProgramError
-from anabranch.kernels.region import lower_head, lower_lanes
+from anabranch.ids import Offset, Partition
+from anabranch.kernels.region import lower
 from anabranch.program.graph import Graph
-from anabranch.program.operators.edges import Read
-from anabranch.runtime.deployment import Deployment, Durability
+from anabranch.program.operators.edges import Read, Write
+from anabranch.program.operators.operator import DEAD_LETTERS, Port
+from anabranch.runtime.deployment import Deployment, Durability, Input, LaneStage, Output
 from anabranch.runtime.exchange import exchange_directory
 from anabranch.runtime.executor import Executor
 from anabranch.runtime.intake import Intake
@@ -82,13 +84,14 @@ def assemble(graph: Graph, settings: Settings, executor: Executor, clock: Clock)
         deployment = _deployment(plan, settings, executor, commits.run, root, exchange.path)
         past = _Past.of(recovered, store)
         _require_slice_keys(plan, recovered, store)
-        loop = _loop(settings, executor, clock, commits, past, deployment, plan.read)
+        loop = _loop(settings, executor, clock, commits, past, deployment, graph.sources)
         executor.deploy(deployment)
         stack.callback(executor.close)
         commits.publish()
         # The lease is ours and all that was committed is published: what is staged now was left by
         # runs that are over. At the end of a run that cannot be known: another may have begun.
-        deployment.sink.sweep(())
+        for output in deployment.outputs.values():
+            output.sink.sweep(())
         return Assembled(loop, deployment, uuid4().hex, stack.pop_all().close)
 
 
@@ -103,29 +106,37 @@ def _checkpoint(settings: Settings, stack: ExitStack) -> Path:
 def _deployment(
     plan: StagedPlan, settings: Settings, executor: Executor, run: int, root: Path, exchange: Path
 ) -> Deployment:
-    graph = plan.graph
-    (read,), (write,) = graph.sources, graph.sinks
-    head, lane = lower_head(plan), lower_lanes(plan)
-    lanes = 1 if lane is None else settings.lanes or executor.slots
+    graph, tasks = plan.graph, lower(plan)
+    lanes = settings.lanes or executor.slots if plan.stages else 1
     owners = Owners.spread(slices=settings.slices, lanes=lanes)
+    stages = tuple(
+        LaneStage(task, stage.level, stage.key)
+        for stage, task in zip(plan.stages, tasks.stages, strict=True)
+    )
     return Deployment(
         id=uuid4().hex,
         program=graph.name,
         run=run,
-        source=read.source,
-        source_name=read.name,
-        head=head.route(owners),
-        lane=lane,
-        sink=write.sink.with_durability(settings.durability),
-        sink_name=write.name,
-        ordered=write.ordered,
-        merged=write.ordered and lanes > 1,
+        inputs=tuple(
+            Input(read.name, read.source, head.route(owners))
+            for read, head in zip(graph.sources, tasks.heads, strict=True)
+        ),
+        stages=stages,
+        links=tasks.links,
+        outputs={write.name: _output(plan, write, settings) for write in graph.sinks},
+        letters=any(graph.consumers(Port(op.id, DEAD_LETTERS)) for op in graph.operators),
         lanes=lanes,
-        owners=owners.of,
+        owners=owners,
         exchange=exchange,
         checkpoint=root,
         durability=settings.durability,
     )
+
+
+def _output(plan: StagedPlan, write: Write, settings: Settings) -> Output:
+    home = plan.homes[write.id]
+    stage = home.number if isinstance(home, Stage) else None
+    return Output(write.sink.with_durability(settings.durability), write.ordered, stage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,34 +144,56 @@ class _Past:
     """What a checkpoint says of the runs before."""
 
     recovered: Recovered
-    committed: EpochPlan | None
-    """The plan of the last committed epoch."""
+    newest: Mapping[str, EpochPlan]
+    """Of each source the newest plan, committed or not: what it must recall."""
+    finished: Mapping[str, frozenset[Partition]]
+    """The partitions of each source that were at their end behind the last commit."""
 
     @classmethod
     def of(cls, recovered: Recovered, store: LocalStore) -> _Past:
-        for commit in reversed(recovered.history):
-            if commit.plans:
-                path = commit.plans[-1]
-                return cls(recovered, EpochPlan.from_bytes(path, store.read(path)))
-        return cls(recovered, None)
+        newest: dict[str, EpochPlan] = {}
+        finished: dict[str, frozenset[Partition]] = {}
+        for commit in recovered.history:
+            for path in commit.plans:
+                plan = EpochPlan.from_bytes(path, store.read(path))
+                newest[plan.source] = plan
+                finished[plan.source] = finished.get(plan.source, frozenset()) | {*plan.finished}
+        newest |= {plan.source: plan for plan in recovered.plans}
+        return cls(recovered, newest, finished)
 
-    @property
-    def newest(self) -> EpochPlan | None:
-        """The newest plan, committed or not: how far the source was, and what it must recall."""
-        return self.recovered.plans[-1] if self.recovered.plans else self.committed
+    def known(self, reads: Sequence[Read]) -> Known:
+        """What is known of all sources behind the last commit."""
+        commit = self.recovered.commit
+        times = {read.name: self._time(read) for read in reads}
+        if commit is None:
+            return Known(times, {}, {})
+        return Known(times, commit.positions, commit.row_numbers)
 
-    def time(self, read: Read) -> SourceTime:
-        """The source's time behind the last commit."""
+    def _time(self, read: Read) -> SourceTime:
         begun = SourceTime(tuple(read.source.partitions()), read.lateness)
         commit = self.recovered.commit
-        if commit is None or self.committed is None:
+        if commit is None:
             return begun
+        watermark = commit.watermarks.get(read.name)
+        at_end = watermark == END_OF_TIME
         return replace(
             begun,
-            watermark=commit.watermarks.get(read.name),
+            watermark=watermark,
             greatest=dict(commit.greatest_times.get(read.name, {})),
-            finished=frozenset(self.committed.finished),
+            # Plans of long ago may be gone; what is at its end is then found out again.
+            finished=frozenset(begun.partitions)
+            if at_end
+            else self.finished.get(read.name, frozenset()),
         )
+
+    def positions(self, read: Read) -> Mapping[Partition, Offset] | None:
+        """Where the next epoch of a source begins; None: at its beginning."""
+        commit = self.recovered.commit
+        found = dict(commit.positions.get(read.name, {})) if commit is not None else {}
+        for plan in self.recovered.plans:
+            if plan.source == read.name:
+                found |= {partition: end for partition, (_, end) in plan.offsets.items()}
+        return found or None
 
 
 def _loop(  # noqa: PLR0913, PLR0917 - all that a loop is made of
@@ -170,23 +203,25 @@ def _loop(  # noqa: PLR0913, PLR0917 - all that a loop is made of
     commits: Commits,
     past: _Past,
     deployment: Deployment,
-    read: Read,
+    reads: Sequence[Read],
 ) -> Loop:
-    newest, recovered, trigger = past.newest, past.recovered, settings.trigger
-    if newest is not None and newest.memory is not None:
-        read.source.recall(newest.memory)
-    rules = Rules(every=trigger.every / 1_000_000, bounded=trigger.bounded)
+    recovered, trigger = past.recovered, settings.trigger
+    for read in reads:
+        newest = past.newest.get(read.name)
+        if newest is not None and newest.memory is not None:
+            read.source.recall(newest.memory)
+    rules = Rules(trigger.every / 1_000_000, trigger.bounded, levels=deployment.levels)
     first = 0 if recovered.commit is None else recovered.commit.last + 1
-    machine = Machine(rules, past.time(read), first=first)
-    offers = {plan.epoch: _offer(plan) for plan in recovered.plans}
-    machine.adopt(offers)
-    positions = None if newest is None else {p: end for p, (_, end) in newest.offsets.items()}
-    intake = Intake(read, trigger.max_rows, positions)
+    machine = Machine(rules, past.known(reads), first=first)
+    plans = {plan.epoch: (plan.source, _offer(plan)) for plan in recovered.plans}
+    machine.adopt(plans)
+    intakes = {read.name: Intake(read, trigger.max_rows, past.positions(read)) for read in reads}
     if trigger.bounded:
-        intake.freeze_end()
-    loop = Loop(deployment, executor, commits, machine, intake, clock)
-    same = recovered.commit is not None and recovered.commit.owners == deployment.owners
-    loop.resume(offers, _strands(recovered, deployment), same=same)
+        for intake in intakes.values():
+            intake.freeze_end()
+    loop = Loop(deployment, executor, commits, machine, intakes, clock)
+    same = recovered.commit is not None and recovered.commit.owners == deployment.owners.of
+    loop.resume(plans, _strands(recovered, deployment), same=same)
     return loop
 
 
@@ -195,17 +230,22 @@ def _require_slice_keys(plan: StagedPlan, recovered: Recovered, store: LocalStor
 
     Its keys would be looked for in the wrong slices, and their state not be found.
     """
-    if plan.lanes is None:
-        return
-    for op in plan.operators(plan.lanes):
-        for link in recovered.chains.get(op.name, ())[-1:]:
-            found = unpack(store.read(link.path), link.path).slice_key
-            if found != plan.lanes.key:
-                then, now = (", ".join(key or ("nothing",)) for key in (found, plan.lanes.key))
-                message = f"the state of {op.name} in the checkpoint is divided by {then}"
-                why = f"the program now divides it by {now}: its regions have changed"
-                so = "see program.explain(); undo the change, or begin with another checkpoint"
-                raise CheckpointError(message, why=why, so=so)
+    for stage in plan.stages:
+        for op in plan.operators(stage):
+            for link in recovered.chains.get(op.name, ())[-1:]:
+                found = unpack(store.read(link.path), link.path).slice_key
+                if found != stage.key:
+                    raise _divided_otherwise(op.name, found, stage.key)
+
+
+def _divided_otherwise(
+    operator: str, found: tuple[str, ...] | None, wanted: tuple[str, ...] | None
+) -> CheckpointError:
+    then, now = (", ".join(key or ("nothing",)) for key in (found, wanted))
+    message = f"the state of {operator} in the checkpoint is divided by {then}"
+    why = f"the program now divides it by {now}: its regions have changed"
+    so = "see program.explain(); undo the change, or begin with another checkpoint"
+    return CheckpointError(message, why=why, so=so)
 
 
 def _offer(plan: EpochPlan) -> Offer:
@@ -219,7 +259,7 @@ def _offer(plan: EpochPlan) -> Offer:
 def _strands(recovered: Recovered, deployment: Deployment) -> dict[int, dict[str, Strand]]:
     """The files of the state, by the lane that wrote them and the operator that they are of."""
     strands: dict[int, dict[str, Strand]] = {}
-    for operator in () if deployment.lane is None else deployment.lane.operators:
+    for operator in (name for stage in deployment.stages for name in stage.task.operators):
         for link in recovered.chains.get(operator, ()):
             mine = strands.setdefault(link.lane, {})
             mine[operator] = (*mine.get(operator, ()), link.path)

@@ -123,6 +123,9 @@ class CarriedExchange:
         Raises:
             PartError: It did not arrive, or it is damaged or another one.
         """
+        if BLOB in part:
+            # It came to the driver with a lane's result, and with the driver's word to this one.
+            return part[BLOB].get(lane)  # type: ignore[no-any-return]
         reference = CarriedReference.from_json(part)
         if lane not in reference.places:
             return None
@@ -157,13 +160,22 @@ def lane_with_parts_from_bytes(data: bytes) -> LaneDone:
     done = lane_from_bytes(data[_SHORT.size : _SHORT.size + size])
     exchange = CarriedExchange()
     exchange.begin(arrived=_pieces(data, _SHORT.size + size))
-    return replace(done, epochs=tuple(_with_blob(each, exchange) for each in done.epochs))
+    stages = tuple(
+        replace(stage, epochs=tuple(_with_blobs(each, exchange) for each in stage.epochs))
+        for stage in done.stages
+    )
+    return replace(done, stages=stages)
 
 
-def _with_blob(done: EpochDone, exchange: CarriedExchange) -> EpochDone:
-    if done.part is None:
-        return done
-    return replace(done, part={**done.part, BLOB: exchange.read(done.part, 0)})
+def _with_blobs(done: EpochDone, exchange: CarriedExchange) -> EpochDone:
+    return replace(
+        done, parts={number: _with_blob(part, exchange) for number, part in done.parts.items()}
+    )
+
+
+def _with_blob(part: dict[str, Any], exchange: CarriedExchange) -> dict[str, Any]:
+    lanes = CarriedReference.from_json(part).places
+    return {**part, BLOB: {lane: exchange.read(part, lane) for lane in lanes}}
 
 
 def _pieces(data: bytes, at: int) -> Iterator[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -10,10 +11,44 @@ from uuid import uuid4
 from anabranch.connectors.base import Sink, Source
 from anabranch.kernels.head_task import HeadTask
 from anabranch.kernels.lane_task import LaneTask
+from anabranch.kernels.region import Link
 from anabranch.runtime.exchange import clear_epochs
 from anabranch.state.slices import Owners
 
 Durability: TypeAlias = Literal["process", "power"]
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A source, and what is done where its rows are read."""
+
+    name: str
+    source: Source
+    head: HeadTask
+
+
+@dataclass(frozen=True, slots=True)
+class LaneStage:
+    """A stage of lanes."""
+
+    task: LaneTask
+    level: int
+    key: tuple[str, ...] | None
+    """The columns that divide its rows; None: all are in lane 0."""
+
+    def lanes(self, width: int) -> range:
+        """The lanes that it runs in, where there are so many."""
+        return range(width if self.key is not None else 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A sink, and where its rows come from."""
+
+    sink: Sink
+    ordered: bool
+    stage: int | None
+    """The stage that writes to it; None: heads do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,35 +60,38 @@ class Deployment:
     program: str
     run: int
     """The number of the run's lease."""
-    source: Source
-    source_name: str
-    head: HeadTask
-    lane: LaneTask | None
-    """What a lane does; None where nothing is in lanes."""
-    sink: Sink
-    sink_name: str
-    ordered: bool
-    merged: bool
-    """Whether the lanes' rows must be put into one order before they are staged."""
+    inputs: tuple[Input, ...]
+    """In the order of the `read` calls."""
+    stages: tuple[LaneStage, ...]
+    links: tuple[Link, ...]
+    outputs: Mapping[str, Output]
+    """By the sinks' names."""
+    letters: bool
+    """Whether somebody reads dead letters."""
     lanes: int
-    owners: tuple[int, ...]
-    """The lane of each slice."""
+    owners: Owners
     exchange: Path
     checkpoint: Path
     durability: Durability
 
+    @property
+    def levels(self) -> int:
+        """How many levels an epoch goes through."""
+        return max((stage.level for stage in self.stages), default=1)
+
+    def merged(self, sink: str) -> bool:
+        """Whether rows of several lanes must be put into one order before they are staged."""
+        output = self.outputs[sink]
+        if output.stage is None or not output.ordered:
+            return False
+        return len(self.stages[output.stage].lanes(self.lanes)) > 1
+
     def with_lanes(self, lanes: int) -> Deployment:
         """The same query at another width."""
-        owners = Owners.spread(slices=len(self.owners), lanes=lanes)
-        return replace(
-            self,
-            id=uuid4().hex,
-            lanes=lanes,
-            owners=owners.of,
-            head=self.head.route(owners),
-            merged=self.ordered and lanes > 1,
-        )
+        owners = Owners.spread(slices=self.owners.slices, lanes=lanes)
+        inputs = tuple(replace(each, head=each.head.route(owners)) for each in self.inputs)
+        return replace(self, id=uuid4().hex, lanes=lanes, owners=owners, inputs=inputs)
 
     def clean(self, *, before: int) -> None:
-        """Remove the exchanged parts of epochs that are committed."""
+        """Remove the exchanged parts of what was cut before this ticket."""
         clear_epochs(self.exchange, before)

@@ -44,6 +44,10 @@ class Executor(Protocol):
         """Give up the job under way, if there is one: it fails. Safe from any thread."""
         ...
 
+    def forget(self, before: int) -> None:
+        """Let go of what was exchanged of tickets before this one; it is asked for no more."""
+        ...
+
     def run(self, heads: Sequence[Sequence[HeadItem]], lanes: Mapping[int, LaneJob]) -> CycleResult:
         """Run one task for each list of splits and one for each lane; raises `JobFailed`."""
         ...

@@ -8,7 +8,7 @@ what was planned is run again with the same offsets.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -21,11 +21,13 @@ from anabranch.epoch.machine import Machine
 from anabranch.epoch.protocol import (
     Command,
     Committed,
+    Cut,
     Event,
     Fail,
     Finish,
     HeadsDone,
     LanesDone,
+    LaneWork,
     Offer,
     Offered,
     PlanEpoch,
@@ -34,6 +36,7 @@ from anabranch.epoch.protocol import (
     WorkFailed,
 )
 from anabranch.errors import RunError
+from anabranch.kernels.letters import Origins, Split
 from anabranch.runtime.deployment import Deployment
 from anabranch.runtime.executor import CycleResult, Executor, JobFailed
 from anabranch.runtime.intake import Intake
@@ -44,12 +47,14 @@ from anabranch.runtime.payload import (
     LaneDone,
     LaneItem,
     LaneJob,
+    StageDone,
+    StageJob,
     Strand,
     Strands,
 )
 from anabranch.runtime.progress import progress_of
 from anabranch.runtime.stopwatch import Stopwatch
-from anabranch.runtime.tasks import BEGIN, merge
+from anabranch.runtime.tasks import BEGIN, SPLIT_ROWS, merge
 from anabranch.scheduling.session_machine import Cycle, SessionMachine
 from anabranch.state.commits import Commits
 from anabranch.state.layout import Commit, EpochPlan
@@ -62,14 +67,18 @@ SNAPSHOT_AFTER = 32
 class _Epoch:
     """What the driver knows of an epoch under way."""
 
+    source: int
+    """Its source's number."""
     offer: Offer
     heads: dict[int, HeadDone] = field(default_factory=dict)
-    lanes: dict[int, EpochDone] = field(default_factory=dict)
+    """By split."""
+    lanes: dict[tuple[int, int], EpochDone] = field(default_factory=dict)
+    """By stage and lane."""
 
 
 @dataclass(slots=True)
 class _Lane:
-    """A lane's state: its version, and the files it can be made of again."""
+    """The state of a stage in a lane: its version, and the files it can be made of again."""
 
     version: str = BEGIN
     strands: dict[str, Strands] = field(default_factory=dict)
@@ -83,8 +92,13 @@ class _Lane:
 class Group:
     """Consecutive epochs whose work is done, waiting for their commit."""
 
-    epochs: tuple[int, ...]
+    works: tuple[LaneWork, ...]
     deltas: Mapping[str, Mapping[int, str]]
+
+    @property
+    def epochs(self) -> tuple[int, ...]:
+        """Their numbers."""
+        return tuple(work.epoch for work in self.works)
 
 
 class Loop:
@@ -96,22 +110,26 @@ class Loop:
         executor: Executor,
         commits: Commits,
         machine: Machine,
-        intake: Intake,
+        intakes: Mapping[str, Intake],
         clock: Clock,
     ) -> None:
         """Everything is given: nothing here decides."""
         self._deployment, self._executor, self._commits = deployment, executor, commits
-        self._machine, self._intake, self._clock = machine, intake, clock
+        self._machine, self._intakes, self._clock = machine, intakes, clock
         self._session = SessionMachine(executor.slots, heads=executor.slots)
         self._epochs: dict[int, _Epoch] = {}
-        self._lanes = {lane: _Lane() for lane in range(deployment.lanes)}
+        """By ticket."""
+        self._lanes = {place: _Lane() for place in self._places()}
+        """By stage and lane."""
+        self._deltas: dict[int, dict[str, dict[int, str]]] = {}
+        """What the stages behind them have written, by the first epoch of a group."""
         self._waiting: list[Group] = []
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="anabranch-job")
         self._width: int | None = None
         self._forced = False
         self._last_commit = clock.elapsed()
         self._cut_at: dict[int, float] = {}
-        self._latencies: dict[int, float] = {}
+        """By ticket."""
         self._watch, self._tasks = Stopwatch(clock), Stopwatch(clock)
         self._rescaled: Callable[[], None] | None = None
         self._asking: list[Callable[[], None]] = []
@@ -121,7 +139,7 @@ class Loop:
 
     def resume(
         self,
-        offers: Mapping[int, Offer],
+        plans: Mapping[int, tuple[str, Offer]],
         strands: Mapping[int, Mapping[str, Strand]],
         *,
         same: bool,
@@ -130,12 +148,19 @@ class Loop:
 
         At the same width every lane takes its own files; at another all take from all.
         """
-        self._epochs = {epoch: _Epoch(offer) for epoch, offer in offers.items()}
-        self._cut_at = dict.fromkeys(offers, self._clock.elapsed())
+        self._epochs = {
+            epoch: _Epoch(self._number(source), offer) for epoch, (source, offer) in plans.items()
+        }
+        self._cut_at = dict.fromkeys(plans, self._clock.elapsed())
         if not strands:
             return
-        for lane, known in self._lanes.items():
-            known.strands = _of_all([strands.get(lane, {})] if same else strands.values())
+        for (stage, lane), known in self._lanes.items():
+            mine = [strands.get(lane, {})] if same else strands.values()
+            operators = self._deployment.stages[stage].task.operators
+            known.strands = _of_all(
+                {name: strand for name, strand in each.items() if name in operators}
+                for each in mine
+            )
             known.version, known.send_chain, known.moved = uuid4().hex, True, not same
 
     def step(self) -> bool:
@@ -157,7 +182,7 @@ class Loop:
             wait([pending])
         self._watch.add("job", self._clock.elapsed() - began)
         self._absorb(cycle, pending)
-        waiting = sum(1 for work in self._machine.ready() if not hasattr(work, "after"))
+        waiting = sum(1 for work in self._machine.ready() if not isinstance(work, LaneWork))
         self._session = self._session.learn(cycle, self._clock.elapsed() - began, waiting)
         return True
 
@@ -189,55 +214,75 @@ class Loop:
     # Planning
 
     def _plan(self) -> bool:
-        planned = False
-        while self._machine.wants_offer and self._width is None:
+        if self._width is not None:
+            return False
+        found = [self._plan_from(name) for name in self._intakes]
+        if all(caught_up for _, caught_up in found):
+            self._promise()
+        return any(planned for planned, _ in found)
+
+    def _plan_from(self, source: str) -> tuple[bool, bool]:
+        """Cut what a source has, as far as there is room: whether something was, and all of it."""
+        planned, caught_up = False, self._machine.at_end(source)
+        while self._machine.wants_offer(source):
             with self._watch("latestOffset"):
-                offer = replace(self._intake.look(), forced=self._forced)
-            forced = offer if not self._asking else replace(offer, forced=not offer.empty)
-            commands = self._tell(Offered(forced, self._clock.elapsed()))
-            if not offer.more:
-                self._promise()
-            if not any(isinstance(command, PlanEpoch) for command in commands):
+                offer = self._intakes[source].look()
+            forced = self._forced if not self._asking else not offer.empty
+            caught_up = not offer.more
+            given = Offered(replace(offer, forced=forced), self._clock.elapsed(), source)
+            if not any(isinstance(command, Cut) for command in self._tell(given)):
                 break
             planned, self._forced = True, False
-        return planned
+        return planned, caught_up
 
     def _promise(self) -> None:
         """All that the source held is planned: those who asked are told when it is committed."""
-        self._catching_up += [(self._machine.last_planned, reached) for reached in self._asking]
+        self._catching_up += [(self._machine.last_cut, reached) for reached in self._asking]
         self._asking = []
         self._keep_promises()
 
     def _keep_promises(self) -> None:
-        kept = [each for each in self._catching_up if each[0] <= self._machine.last_committed]
+        oldest = min(self._machine.tickets, default=self._machine.last_cut + 1)
+        kept = [each for each in self._catching_up if each[0] < oldest]
         self._catching_up = [each for each in self._catching_up if each not in kept]
         for _, reached in kept:
             reached()
 
     def _widen(self, lanes: int) -> None:
         """Change the width between epochs: every new lane takes its slices from all old ones."""
-        strands = _joined(known.strands for known in self._lanes.values())
+        before = self._lanes
         self._deployment = self._deployment.with_lanes(lanes)
         self._executor.deploy(self._deployment)
-        begun = any(known.version != BEGIN for known in self._lanes.values())
-        self._lanes = {
-            lane: _Lane(uuid4().hex, dict(strands), send_chain=True, moved=True)
-            if begun
-            else _Lane()
-            for lane in range(lanes)
-        }
+        self._lanes = {}
+        for stage, lane in self._places():
+            old = [known for (number, _), known in before.items() if number == stage]
+            begun = any(known.version != BEGIN for known in old)
+            strands = _joined(known.strands for known in old)
+            fresh = _Lane(uuid4().hex, strands, send_chain=True, moved=True)
+            self._lanes[stage, lane] = fresh if begun else _Lane()
         self._width, self._forced = None, True
+
+    def _places(self) -> Iterator[tuple[int, int]]:
+        """Every stage in every lane that it runs in."""
+        width = self._deployment.lanes
+        for number, stage in enumerate(self._deployment.stages):
+            yield from ((number, lane) for lane in stage.lanes(width))
+
+    def _number(self, source: str) -> int:
+        names = [each.name for each in self._deployment.inputs]
+        return names.index(source)
 
     def _tell(self, *events: Event) -> list[Command]:
         commands = self._machine.handle(*events)
         for command in commands:
             match command:
-                case PlanEpoch(epoch, offer):
+                case Cut(ticket, source, offer):
+                    self._intakes[source].take(offer)
+                    self._epochs[ticket] = _Epoch(self._number(source), offer)
+                    self._cut_at[ticket] = self._clock.elapsed()
+                case PlanEpoch(epoch, _, source, offer):
                     with self._watch("walCommit"):
-                        self._commits.plan(self._plan_of(epoch, offer))
-                    self._intake.take(offer)
-                    self._epochs[epoch] = _Epoch(offer)
-                    self._cut_at[epoch] = self._clock.elapsed()
+                        self._commits.plan(self._plan_of(epoch, source, offer))
                     self._tell(Planned(epoch))
                 case Finish():
                     self.over = True
@@ -246,22 +291,22 @@ class Loop:
                     raise RunError(message, why=reason)
         return commands
 
-    def _plan_of(self, epoch: int, offer: Offer) -> EpochPlan:
+    def _plan_of(self, epoch: int, source: str, offer: Offer) -> EpochPlan:
         return EpochPlan(
             epoch,
-            self._deployment.source_name,
+            source,
             offer.offsets,
             finished=tuple(offer.finished),
             hint=offer.hint,
             lanes=self._deployment.lanes,
-            memory=self._deployment.source.memory(),
+            memory=self._deployment.inputs[self._number(source)].source.memory(),
         )
 
     # Running
 
     def _submit(self, cycle: Cycle) -> Future[CycleResult]:
         heads = self._head_items(cycle)
-        lanes = self._lane_jobs(cycle) if self._deployment.lane is not None else {}
+        lanes = self._lane_jobs(cycle)
         tasks = _divided(heads, self._executor.slots)
         if not tasks and not lanes:
             nothing: Future[CycleResult] = Future()
@@ -272,32 +317,71 @@ class Loop:
     def _head_items(self, cycle: Cycle) -> list[HeadItem]:
         items = []
         for work in cycle.heads:
-            splits = self._intake.splits(self._epochs[work.epoch].offer)
+            known = self._epochs[work.ticket]
+            intake = self._intakes[self._deployment.inputs[known.source].name]
             items += [
-                HeadItem(work.epoch, work.attempt, number, partition, split)
-                for number, (partition, split) in enumerate(splits)
+                HeadItem(known.source, work.ticket, work.attempt, number, partition, split)
+                for number, (partition, split) in enumerate(intake.splits(known.offer))
             ]
         return items
 
     def _lane_jobs(self, cycle: Cycle) -> dict[int, LaneJob]:
-        if not cycle.lanes:
-            return {}
-        return {lane: self._lane_job(lane, known, cycle) for lane, known in self._lanes.items()}
+        """For each lane all stages that have something to do, each at its level."""
+        jobs: dict[int, list[StageJob]] = defaultdict(list)
+        for (stage, lane), known in self._lanes.items():
+            level = self._deployment.stages[stage].level
+            works = [work for work in cycle.lanes if work.level == level]
+            if works:
+                jobs[lane].append(self._stage_job(stage, known, works))
+        return {lane: LaneJob(lane, tuple(found)) for lane, found in sorted(jobs.items())}
 
-    def _lane_job(self, lane: int, known: _Lane, cycle: Cycle) -> LaneJob:
+    def _stage_job(self, stage: int, known: _Lane, works: Sequence[LaneWork]) -> StageJob:
         items = tuple(
-            LaneItem(work.epoch, work.attempt, self._parts(work.epoch), work.before, work.after)
-            for work in cycle.lanes
+            LaneItem(
+                work.epoch,
+                work.ticket,
+                work.attempt,
+                self._parts(work.ticket, stage),
+                work.marks,
+                self._origins(work) if self._deployment.letters else None,
+            )
+            for work in works
         )
         lengths = [sum(map(len, strands)) for strands in known.strands.values()]
         long = max(lengths, default=0) >= SNAPSHOT_AFTER
-        snapshot = long or known.moved
         chain = known.strands if known.send_chain else None
-        return LaneJob(lane, known.version, items, chain, snapshot)
+        return StageJob(stage, known.version, items, chain, snapshot=long or known.moved)
 
-    def _parts(self, epoch: int) -> tuple[Any, ...]:
-        heads = self._epochs[epoch].heads
-        return tuple(heads[at].part for at in sorted(heads) if heads[at].part is not None)
+    def _parts(self, ticket: int, stage: int) -> dict[int, tuple[Any, ...]]:
+        """Where a stage's rows of an epoch lie, by its entries."""
+        known, found = self._epochs[ticket], dict[int, tuple[Any, ...]]()
+        for link in self._deployment.links:
+            if link.to != stage:
+                continue
+            made: list[HeadDone | EpochDone] = []
+            if link.head == known.source:
+                made = [known.heads[number] for number in sorted(known.heads)]
+            elif link.stage is not None:
+                made = [done for (at, _), done in sorted(known.lanes.items()) if at == link.stage]
+            parts = tuple(done.parts[link.exit] for done in made if link.exit in done.parts)
+            if parts:
+                found[link.entry] = parts
+        return found
+
+    def _origins(self, work: LaneWork) -> Origins:
+        """Which record each of an epoch's rows is."""
+        known, container = self._epochs[work.ticket], self._machine.container(work.ticket)
+        given = self._deployment.inputs[known.source]
+        assert container.before is not None
+        rows = dict(container.before.rows.get(given.name, {}))
+        names, splits = list(given.source.partitions()), []
+        for number in sorted(known.heads):
+            done = known.heads[number]
+            name = names[done.partition]
+            first = rows.get(name, 0)
+            splits.append(Split(done.partition, number * SPLIT_ROWS, str(name), first))
+            rows[name] = first + done.rows
+        return Origins(work.epoch, given.name, tuple(splits))
 
     # What came back
 
@@ -312,7 +396,8 @@ class Loop:
         self._count("lane", list(result.lanes.values()))
         if any(done.missing for done in result.lanes.values()):
             for lane, done in result.lanes.items():
-                self._lanes[lane].send_chain = done.missing
+                for stage in done.missing:
+                    self._lanes[stage, lane].send_chain = True
             self._take_heads(cycle, result.heads)
             lanes = tuple(work.epoch for work in cycle.lanes)
             self._tell(WorkFailed((), lanes, "a process lost its state", counts=False))
@@ -326,43 +411,62 @@ class Loop:
                 self._tasks.add(f"{kind} {name}", seconds)
 
     def _again(self, cycle: Cycle, reason: str) -> None:
-        heads = tuple(work.epoch for work in cycle.heads)
+        heads = tuple(work.ticket for work in cycle.heads)
         lanes = tuple(work.epoch for work in cycle.lanes)
         self._tell(WorkFailed(heads, lanes, reason))
 
     def _take_heads(self, cycle: Cycle, heads: Sequence[HeadDone]) -> None:
-        by_epoch: dict[int, dict[int, HeadDone]] = defaultdict(dict)
+        by_ticket: dict[int, dict[int, HeadDone]] = defaultdict(dict)
         for done in heads:
-            by_epoch[done.epoch][done.number] = done
-        names = list(self._deployment.source.partitions())
+            by_ticket[done.ticket][done.number] = done
         for work in cycle.heads:
-            mine = by_epoch[work.epoch]
-            self._epochs[work.epoch].heads = mine
+            known, mine = self._epochs[work.ticket], by_ticket[work.ticket]
+            known.heads = mine
+            names = list(self._deployment.inputs[known.source].source.partitions())
             greatest: dict[Any, int | None] = {}
+            rows: dict[Any, int] = {}
             for done in mine.values():
                 name = names[done.partition]
                 seen = [each for each in (greatest.get(name), done.greatest) if each is not None]
                 greatest[name] = max(seen, default=None)
-            rows = sum(done.rows for done in mine.values())
-            self._tell(HeadsDone(work.epoch, greatest, rows))
+                rows[name] = rows.get(name, 0) + done.rows
+            self._tell(HeadsDone(work.ticket, greatest, rows))
 
     def _take_lanes(self, cycle: Cycle, lanes: Mapping[int, LaneDone]) -> None:
         if not cycle.lanes:
             return
-        deltas: dict[str, dict[int, str]] = {}
+        by_level: dict[int, list[LaneWork]] = defaultdict(list)
+        for work in cycle.lanes:
+            by_level[work.level].append(work)
+        tickets = {work.epoch: work.ticket for work in cycle.lanes}
         for lane, done in lanes.items():
-            known = self._lanes[lane]
-            known.send_chain = known.moved = False
-            known.version = done.version
-            for epoch in done.epochs:
-                self._epochs[epoch.epoch].lanes[lane] = epoch
-            for operator, path in done.deltas.items():
-                deltas.setdefault(operator, {})[lane] = path
-                before = () if done.snapshot else (known.strands.get(operator) or ((),))[0]
-                known.strands[operator] = ((*before, path),)
-        epochs = tuple(work.epoch for work in cycle.lanes)
-        self._waiting.append(Group(epochs, deltas))
-        self._tell(LanesDone(epochs))
+            for each in done.stages:
+                self._take_stage(lane, each, by_level, tickets)
+        for level, works in sorted(by_level.items(), reverse=True):
+            if level == self._deployment.levels:
+                deltas = self._deltas.pop(works[0].epoch, {})
+                self._waiting.append(Group(tuple(works), deltas))
+        self._tell(LanesDone(tuple(work.epoch for work in cycle.lanes)))
+
+    def _take_stage(
+        self,
+        lane: int,
+        done: StageDone,
+        by_level: Mapping[int, Sequence[LaneWork]],
+        tickets: Mapping[int, int],
+    ) -> None:
+        known = self._lanes[done.stage, lane]
+        known.send_chain = known.moved = False
+        known.version = done.version
+        for epoch in done.epochs:
+            self._epochs[tickets[epoch.epoch]].lanes[done.stage, lane] = epoch
+        # Epochs that are together stay together: the first one names them at every level.
+        first = by_level[self._deployment.stages[done.stage].level][0].epoch
+        deltas = self._deltas.setdefault(first, {})
+        for operator, path in done.deltas.items():
+            deltas.setdefault(operator, {})[lane] = path
+            before = () if done.snapshot else (known.strands.get(operator) or ((),))[0]
+            known.strands[operator] = ((*before, path),)
 
     def _refuse_errors(self, result: CycleResult) -> None:
         dones: list[HeadDone | LaneDone] = [*result.heads, *result.lanes.values()]
@@ -379,61 +483,77 @@ class Loop:
         return bool(waiting)
 
     def _commit(self, group: Group) -> None:
-        deployment, last = self._deployment, self._machine.container(group.epochs[-1])
-        assert last.time is not None
+        deployment = self._deployment
+        known = self._machine.container(group.works[-1].ticket).after
+        assert known is not None
         with self._watch("merge"):
-            staged = tuple((epoch, self._staged(epoch)) for epoch in group.epochs)
-        source = deployment.source_name
+            staged = {name: self._staged(name, group) for name in deployment.outputs}
         commit = Commit(
             group.epochs[0],
             group.epochs[-1],
-            watermarks={source: last.time.watermark},
-            positions={source: {p: end for p, (_, end) in last.offer.offsets.items()}},
-            greatest_times={source: dict(last.time.greatest)},
-            owners=deployment.owners if deployment.lane is not None else (),
-            lanes=deployment.lanes if deployment.lane is not None else 0,
+            watermarks={name: time.watermark for name, time in known.times.items()},
+            positions=known.positions,
+            row_numbers=known.rows,
+            greatest_times={name: dict(time.greatest) for name, time in known.times.items()},
+            owners=deployment.owners.of if deployment.stages else (),
+            lanes=deployment.lanes if deployment.stages else 0,
             deltas={operator: dict(lanes) for operator, lanes in group.deltas.items()},
-            staged={deployment.sink_name: tuple(each for each in staged if each[1])},
+            staged=staged,
         )
         with self._watch("commitOffsets"):
             self._commits.commit(commit)
-        self._latencies = {e: self._clock.elapsed() - self._cut_at.pop(e) for e in group.epochs}
+        now = self._clock.elapsed()
+        latencies = [now - self._cut_at.pop(work.ticket) for work in group.works]
         with self._watch("publish"):
             self._commits.publish()
-        for epoch in group.epochs:
-            del self._epochs[epoch]
-        self._deployment.clean(before=group.epochs[-1] + 1)
-        self.on_progress(self._progress(group, commit))
+        self.on_progress(self._progress(group, commit, latencies))
+        for work in group.works:
+            del self._epochs[work.ticket]
         self._tell(Committed(group.epochs[-1]))
+        oldest = min(self._machine.tickets, default=self._machine.last_cut + 1)
+        deployment.clean(before=oldest)
+        self._executor.forget(oldest)
         self._keep_promises()
         if self._rescaled is not None and self._width is None:
             self._rescaled()
             self._rescaled = None
 
-    def _progress(self, group: Group, commit: Commit) -> dict[str, Any]:
+    def _progress(self, group: Group, commit: Commit, latencies: Sequence[float]) -> dict[str, Any]:
         now = self._clock.elapsed()
         seconds, self._last_commit = now - self._last_commit, now
+        rows: dict[str, int] = dict.fromkeys(self._intakes, 0)
+        for work in group.works:
+            container = self._machine.container(work.ticket)
+            rows[container.source] += container.rows
         return progress_of(
             self._deployment,
             commit,
-            rows=sum(self._machine.container(epoch).rows for epoch in group.epochs),
+            rows=rows,
             seconds=seconds,
-            latencies=[self._latencies[epoch] for epoch in group.epochs],
+            latencies=latencies,
             spent=self._watch.take(),
             tasks=self._tasks.take(),
         )
 
-    def _staged(self, epoch: int) -> tuple[Any, ...]:
-        """The messages of an epoch's output, in the order of its rows."""
-        known = self._epochs[epoch]
-        if self._deployment.lane is None:
-            messages = [known.heads[at].staged for at in sorted(known.heads)]
-        elif self._deployment.merged:
-            parts = [done.part for done in known.lanes.values() if done.part is not None]
-            messages = [merge(self._deployment, parts, epoch, uuid4().hex)] if parts else []
-        else:
-            messages = [known.lanes[lane].staged for lane in sorted(known.lanes)]
-        return tuple(message for message in messages if message is not None)
+    def _staged(self, sink: str, group: Group) -> tuple[tuple[int, tuple[Any, ...]], ...]:
+        """The messages of a sink's rows, epoch by epoch, each in the order of its rows."""
+        found = ((work.epoch, self._messages(sink, work)) for work in group.works)
+        return tuple((epoch, messages) for epoch, messages in found if messages)
+
+    def _messages(self, sink: str, work: LaneWork) -> tuple[Any, ...]:
+        known, stage = self._epochs[work.ticket], self._deployment.outputs[sink].stage
+        if stage is None:
+            heads = (known.heads[number] for number in sorted(known.heads))
+            return tuple(done.staged[sink] for done in heads if sink in done.staged)
+        mine = [done for (at, _), done in sorted(known.lanes.items()) if at == stage]
+        if not self._deployment.merged(sink):
+            return tuple(done.staged[sink] for done in mine if sink in done.staged)
+        exits = self._deployment.stages[stage].task.exits
+        (number,) = [at for at, each in enumerate(exits) if each.sink == sink]
+        parts = [done.parts[number] for done in mine if number in done.parts]
+        if not parts:
+            return ()
+        return (merge(self._deployment, sink, parts, work.epoch, uuid4().hex),)
 
 
 def _of_all(found: Iterable[Mapping[str, Strand]]) -> dict[str, Strands]:

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
+
+from anabranch.ids import Marks
+from anabranch.kernels.letters import Origins
 
 Strand: TypeAlias = tuple[str, ...]
 """Files of one operator's state that one lane wrote, in order."""
@@ -19,37 +22,42 @@ Strands: TypeAlias = tuple[Strand, ...]
 
 @dataclass(frozen=True, slots=True)
 class HeadItem:
-    """One split of one epoch."""
+    """One split of what was cut from a source."""
 
-    epoch: int
+    source: int
+    """Its number among the sources."""
+    ticket: int
     attempt: int
     number: int
-    """The split's place in its epoch: rows are ordered by it first."""
+    """The split's place among those that were cut: rows are ordered by it first."""
     partition: int
     split: Any
 
 
 @dataclass(frozen=True, slots=True)
 class LaneItem:
-    """One epoch as one lane takes it: where its parts lie, and the watermarks around it."""
+    """One epoch as one lane of a stage takes it: where its parts lie, and the watermarks."""
 
     epoch: int
+    ticket: int
     attempt: int
-    parts: tuple[Any, ...]
-    before: int | None
-    after: int | None
+    parts: Mapping[int, tuple[Any, ...]]
+    """By the number of the stage's entry."""
+    marks: Marks
+    origins: Origins | None = None
+    """Where its records come from, if somebody reads dead letters."""
 
 
 @dataclass(frozen=True, slots=True)
-class LaneJob:
-    """A lane's epochs in order, from the state `parent` on; each attempt makes its own version.
+class StageJob:
+    """A lane's epochs of one stage in order, from the state `parent` on.
 
-    `chain` names the deltas from which `parent` can be made again where a process does not have it:
-    for each operator a strand for each lane that they were of. It is sent only when a process said
-    so.
+    Each attempt makes its own version. `chain` names the deltas from which `parent` can be made
+    again where a process does not have it: for each operator a strand for each lane that they were
+    of. It is sent only when a process said so.
     """
 
-    lane: int
+    stage: int
     parent: str
     items: tuple[LaneItem, ...]
     chain: Mapping[str, Strands] | None = None
@@ -58,16 +66,26 @@ class LaneJob:
 
 
 @dataclass(frozen=True, slots=True)
+class LaneJob:
+    """All that a lane does in one cycle; its stages have nothing to do with each other there."""
+
+    lane: int
+    stages: tuple[StageJob, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class HeadDone:
     """What became of a split."""
 
-    epoch: int
+    ticket: int
     number: int
     partition: int
     rows: int = 0
     greatest: int | None = None
-    part: dict[str, Any] | None = None
-    staged: Any = None
+    parts: dict[int, Any] = field(default_factory=dict)
+    """What lies in the exchange, by the number of the exit."""
+    staged: dict[str, Any] = field(default_factory=dict)
+    """What sinks said, by their names."""
     error: dict[str, Any] | None = None
     spent: dict[str, float] = field(default_factory=dict)
     """Seconds, by what they went into."""
@@ -75,26 +93,37 @@ class HeadDone:
 
 @dataclass(frozen=True, slots=True)
 class EpochDone:
-    """What a lane made of one epoch: rows in the exchange, or staged by the sink."""
+    """What a lane of a stage made of one epoch: rows in the exchange, or staged by sinks."""
 
     epoch: int
     rows: int
     late: int
-    part: dict[str, Any] | None = None
-    staged: Any = None
+    parts: dict[int, Any] = field(default_factory=dict)
+    """What lies in the exchange, by the number of the exit."""
+    staged: dict[str, Any] = field(default_factory=dict)
+    """What sinks said, by their names."""
 
 
 @dataclass(frozen=True, slots=True)
-class LaneDone:
-    """What became of a lane's job; `missing`: this process does not have the state."""
+class StageDone:
+    """What became of a stage's job in a lane."""
 
-    lane: int
+    stage: int
     version: str = ""
     epochs: tuple[EpochDone, ...] = ()
     deltas: dict[str, str] = field(default_factory=dict)
     """The file of what changed, by operator."""
     snapshot: bool = False
-    missing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LaneDone:
+    """What became of a lane's job; with `missing` or an error nothing of it counts."""
+
+    lane: int
+    stages: tuple[StageDone, ...] = ()
+    missing: tuple[int, ...] = ()
+    """Stages whose state this process does not have."""
     error: dict[str, Any] | None = None
     spent: dict[str, float] = field(default_factory=dict)
     """Seconds, by what they went into."""
@@ -107,7 +136,7 @@ def heads_to_bytes(done: list[HeadDone]) -> bytes:
 
 def heads_from_bytes(data: bytes) -> list[HeadDone]:
     """Results back from JSON."""
-    return [HeadDone(**each) for each in json.loads(data)]
+    return [_numbered(HeadDone(**each)) for each in json.loads(data)]
 
 
 def lane_to_bytes(done: LaneDone) -> bytes:
@@ -118,5 +147,16 @@ def lane_to_bytes(done: LaneDone) -> bytes:
 def lane_from_bytes(data: bytes) -> LaneDone:
     """A result back from JSON."""
     facts = json.loads(data)
-    epochs = tuple(EpochDone(**each) for each in facts.pop("epochs"))
-    return LaneDone(epochs=epochs, **facts)
+    stages = tuple(_stage(each) for each in facts.pop("stages"))
+    missing = tuple(facts.pop("missing"))
+    return LaneDone(stages=stages, missing=missing, **facts)
+
+
+def _stage(facts: dict[str, Any]) -> StageDone:
+    epochs = tuple(_numbered(EpochDone(**each)) for each in facts.pop("epochs"))
+    return StageDone(epochs=epochs, **facts)
+
+
+def _numbered(done: Any) -> Any:
+    """JSON has no keys but text."""
+    return replace(done, parts={int(number): part for number, part in done.parts.items()})

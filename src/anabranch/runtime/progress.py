@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from anabranch.runtime.deployment import Deployment
@@ -13,31 +13,32 @@ def progress_of(  # noqa: PLR0913 - all that is told
     deployment: Deployment,
     commit: Commit,
     *,
-    rows: int,
+    rows: Mapping[str, int],
     seconds: float,
     latencies: Sequence[float],
     spent: Mapping[str, float],
     tasks: Mapping[str, float],
 ) -> dict[str, Any]:
     """What a commit brought and what it took; times given are in seconds, times told in ms."""
-    source, watermark = deployment.source_name, commit.watermarks[deployment.source_name]
+    watermark, total = _least(commit.watermarks.values()), sum(rows.values())
     return {
         "name": deployment.program,
         "batchId": commit.last,
-        "numInputRows": rows,
-        "processedRowsPerSecond": rows / seconds if seconds else 0.0,
+        "numInputRows": total,
+        "processedRowsPerSecond": total / seconds if seconds else 0.0,
         "batchDuration": round(1000 * seconds, 3),
         "durationMs": {"triggerExecution": round(1000 * seconds, 3), **_in_ms(spent)},
         "eventTime": {} if watermark is None else {"watermark": watermark},
         "stateOperators": [],
         "sources": [
             {
-                "description": source,
-                "numInputRows": rows,
-                "endOffset": list(commit.positions[source].items()),
+                "description": name,
+                "numInputRows": count,
+                "endOffset": list(commit.positions.get(name, {}).items()),
             }
+            for name, count in rows.items()
         ],
-        "sink": {"description": deployment.sink_name},
+        "sink": {"description": ", ".join(deployment.outputs)},
         "anabranch": {
             "epochs": [commit.first, commit.last],
             "lanes": deployment.lanes,
@@ -49,3 +50,10 @@ def progress_of(  # noqa: PLR0913 - all that is told
 
 def _in_ms(spent: Mapping[str, float]) -> dict[str, float]:
     return {name: round(1000 * seconds, 3) for name, seconds in spent.items()}
+
+
+def _least(watermarks: Iterable[int | None]) -> int | None:
+    found = list(watermarks)
+    return (
+        None if None in found else min((each for each in found if each is not None), default=None)
+    )

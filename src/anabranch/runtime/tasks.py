@@ -7,7 +7,7 @@ fails leaves its parent as it was, and one that was repeated elsewhere is never 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -16,12 +16,22 @@ import polars as pl
 
 from anabranch.clock import Clock, SystemClock
 from anabranch.compiler.proof import Proof
+from anabranch.ids import Marks
 from anabranch.kernels.bundle import from_blob, in_order, to_blob, visible
 from anabranch.kernels.lane_task import LaneState
 from anabranch.kernels.results import EpochInput, EpochOutput, LaneResult, TaskError
 from anabranch.runtime.deployment import Deployment
 from anabranch.runtime.exchange import BLOB, Exchange, FileExchange, PartName
-from anabranch.runtime.payload import EpochDone, HeadDone, HeadItem, LaneDone, LaneItem, LaneJob
+from anabranch.runtime.payload import (
+    EpochDone,
+    HeadDone,
+    HeadItem,
+    LaneDone,
+    LaneItem,
+    LaneJob,
+    StageDone,
+    StageJob,
+)
 from anabranch.runtime.stopwatch import Stopwatch
 from anabranch.state.delta import SLICE, Delta, pack, unpack
 from anabranch.state.store import LocalStore
@@ -35,10 +45,8 @@ BEGIN = "begin"
 _KEPT = 3
 """Versions a process keeps of a lane: the parent, the one being made, and one that may be void."""
 
-# Rows are ordered by their split's place in its epoch, then by their place in the split.
-_SPLIT_ROWS = 1 << 40
-# Parts of lanes' outputs are told apart from parts of splits by their number.
-_OUTPUTS = 1 << 20
+SPLIT_ROWS = 1 << 40
+"""Rows are ordered by their split's place in its epoch, then by their place in the split."""
 
 
 class Worker:
@@ -59,86 +67,107 @@ class Worker:
 
     def heads(self, items: Sequence[HeadItem]) -> list[HeadDone]:
         """Read splits and do their stateless work; errors of the user's are told, not raised."""
-        proofs = self._deployment.head.proofs
+        proofs = [proof for each in self._deployment.inputs for proof in each.head.proofs]
         done = [self._head(item) for item in items] if (broken := _broken(proofs)) is None else []
         broken = broken or _broken(proofs)
         if broken is None:
             return done
-        return [HeadDone(i.epoch, i.number, i.partition, 0, None, error=broken) for i in items]
+        return [HeadDone(i.ticket, i.number, i.partition, error=broken) for i in items]
 
     def lane(self, job: LaneJob) -> LaneDone:
-        """Take a lane's epochs in order, from one version of its state to the next."""
-        task, state = self._deployment.lane, self._state(job)
-        assert task is not None
-        if state is None:
-            return LaneDone(job.lane, missing=True)
-        if (broken := _broken(task.proofs)) is not None:
-            return LaneDone(job.lane, error=broken)
+        """Take a lane's epochs in order, stage by stage, from one version of state to the next."""
         self._watch.take()
+        with self._watch("state"):
+            states = {each.stage: self._state(job.lane, each) for each in job.stages}
+        if missing := tuple(stage for stage, state in states.items() if state is None):
+            return LaneDone(job.lane, missing=missing)
+        proofs = [p for each in job.stages for p in self._deployment.stages[each.stage].task.proofs]
+        if (broken := _broken(proofs)) is not None:
+            return LaneDone(job.lane, error=broken)
+        done = []
+        for each in job.stages:
+            state = states[each.stage]
+            assert state is not None
+            found = self._stage(job.lane, each, state)
+            if not isinstance(found, StageDone):
+                return LaneDone(job.lane, error=asdict(found))
+            done.append(found)
+        if (broken := _broken(proofs)) is not None:
+            return LaneDone(job.lane, error=broken)
+        return LaneDone(job.lane, tuple(done), spent=self._watch.take())
+
+    def _stage(self, lane: int, job: StageJob, state: LaneState) -> StageDone | TaskError:
+        task = self._deployment.stages[job.stage].task
         with self._watch("exchange"):
-            inputs = [self._input(job.lane, item) for item in job.items]
+            inputs = [self._input(lane, item) for item in job.items]
         with self._watch("kernel"):
-            result = task.run(inputs, state)
-        error = None if result.error is None else asdict(result.error)
-        if (error := error or _broken(task.proofs)) is not None:
-            return LaneDone(job.lane, error=error)
+            result = task.run(inputs, state, self._deployment.owners)
+        if result.error is not None:
+            return result.error
         with self._watch("stage"):
             outputs = zip(job.items, result.outputs, strict=True)
-            epochs = tuple(self._output(job, item, output) for item, output in outputs)
+            epochs = tuple(self._output(lane, job.stage, item, each) for item, each in outputs)
         with self._watch("state"):
             # The parent is a value of its own, so the new version need not keep its layers apart.
             made, version = result.state.fold(), uuid4().hex
             self._keep(version, made)
-            paths = self._write_deltas(job, version, result, made)
-        spent = self._watch.take()
-        return LaneDone(job.lane, version, epochs, paths, job.snapshot, spent=spent)
+            paths = self._write_deltas(lane, job, version, result, made)
+        return StageDone(job.stage, version, epochs, paths, job.snapshot)
 
     def _head(self, item: HeadItem) -> HeadDone:
-        deployment, watch = self._deployment, self._watch
+        given, watch = self._deployment.inputs[item.source], self._watch
         watch.take()
         with watch("read"):
-            frame = deployment.source.frame(item.split, deployment.head.columns)
+            frame = given.source.frame(item.split, given.head.columns)
         with watch("kernel"):
-            result = deployment.head.run(frame, item.partition, item.number * _SPLIT_ROWS)
+            result = given.head.run(frame, item.partition, item.number * SPLIT_ROWS)
         rows, greatest = result.rows_in, result.greatest_time
-        done = HeadDone(item.epoch, item.number, item.partition, rows, greatest)
+        done = HeadDone(item.ticket, item.number, item.partition, rows, greatest)
         if result.error is not None:
             return replace(done, error=asdict(result.error))
-        if deployment.lane is None:
-            with watch("stage"):
-                staged = stage(deployment, result.parts.get(0), item.epoch, str(item.attempt))
-            return replace(done, staged=staged, spent=watch.take())
-        if not result.parts:
-            return replace(done, spent=watch.take())
-        with watch("exchange"):
-            blobs = {lane: to_blob(part) for lane, part in result.parts.items()}
-            part = self._send(item.epoch, item.number, item.attempt, blobs)
-        return replace(done, part=part, spent=watch.take())
+        parts, staged = {}, {}
+        for number, by_lane in result.parts.items():
+            sink = given.head.exits[number].sink
+            if sink is not None:
+                with watch("stage"):
+                    message = stage(self._deployment, sink, by_lane[0], item.ticket, item.attempt)
+                    staged[sink] = message
+                continue
+            with watch("exchange"):
+                name = f"{item.attempt}-{item.source}x{number}"
+                parts[number] = self._send(item.ticket, item.number, name, by_lane)
+        return replace(done, parts=parts, staged=staged, spent=watch.take())
 
     def _send(
-        self, epoch: int, number: int, attempt: int, blobs: dict[int, bytes]
+        self, ticket: int, number: int, attempt: str, by_lane: Mapping[int, pl.DataFrame]
     ) -> dict[str, Any]:
-        name = PartName(self._deployment.id, epoch, number, str(attempt))
-        return self._exchange.write(name, blobs)
+        name = PartName(self._deployment.id, ticket, number, attempt)
+        return self._exchange.write(name, {lane: to_blob(rows) for lane, rows in by_lane.items()})
 
     def _input(self, lane: int, item: LaneItem) -> EpochInput:
-        blobs = [self._exchange.read(part, lane) for part in item.parts]
-        frames = [from_blob(blob) for blob in blobs if blob is not None]
-        return EpochInput(item.epoch, frames, item.before, item.after)
+        parts = {}
+        for entry, references in item.parts.items():
+            blobs = (self._exchange.read(part, lane) for part in references)
+            parts[entry] = [from_blob(blob) for blob in blobs if blob is not None]
+        return EpochInput(item.epoch, parts, item.marks, item.origins)
 
-    def _output(self, job: LaneJob, item: LaneItem, output: EpochOutput) -> EpochDone:
-        rows = output.rows
-        if self._deployment.merged and rows.height:
-            blobs = {0: to_blob(rows)}
-            part = self._send(item.epoch, _OUTPUTS + job.lane, item.attempt, blobs)
-            return EpochDone(item.epoch, rows.height, output.late, part=part)
-        staged = stage(self._deployment, rows, item.epoch, f"{item.attempt}-{job.lane}")
-        return EpochDone(item.epoch, rows.height, output.late, staged=staged)
+    def _output(self, lane: int, number: int, item: LaneItem, output: EpochOutput) -> EpochDone:
+        deployment = self._deployment
+        exits, rows, parts, staged = deployment.stages[number].task.exits, 0, {}, {}
+        for at, by_lane in output.parts.items():
+            sink, name = exits[at].sink, f"{item.attempt}-s{number}x{at}"
+            if sink is not None:
+                rows += by_lane[0].height
+            if sink is None or deployment.merged(sink):
+                parts[at] = self._send(item.ticket, lane, name, by_lane)
+            else:
+                attempt = f"{item.attempt}-{lane}"
+                staged[sink] = stage(deployment, sink, by_lane[0], item.epoch, attempt)
+        return EpochDone(item.epoch, rows, output.late, parts, staged)
 
-    def _state(self, job: LaneJob) -> LaneState | None:
+    def _state(self, lane: int, job: StageJob) -> LaneState | None:
         """The parent state: kept here, or made again from its deltas where they were sent."""
-        task = self._deployment.lane
-        assert task is not None
+        task = self._deployment.stages[job.stage].task
         if job.parent in self._states:
             return self._states[job.parent]
         if job.parent == BEGIN:
@@ -146,7 +175,7 @@ class Worker:
         if job.chain is None:
             return None
         frames = {
-            operator: [self._mine(path, job.lane) for strand in strands for path in strand]
+            operator: [self._mine(path, lane) for strand in strands for path in strand]
             for operator, strands in job.chain.items()
         }
         state = task.restore(frames)
@@ -155,18 +184,17 @@ class Worker:
 
     def _mine(self, path: str, lane: int) -> pl.DataFrame:
         """A delta's rows of the slices that a lane owns now."""
-        owners = self._deployment.owners
-        mine = [slice_ for slice_, owner in enumerate(owners) if owner == lane]
+        mine = self._deployment.owners.slices_of(lane)
         return unpack(self._store.read(path), path).frame.filter(pl.col(SLICE).is_in(mine))
 
     def _keep(self, version: str, state: LaneState) -> None:
         self._states[version] = state
         self._states.move_to_end(version)
-        while len(self._states) > _KEPT * self._deployment.lanes:
+        while len(self._states) > _KEPT * self._deployment.lanes * len(self._deployment.stages):
             self._states.popitem(last=False)
 
     def _write_deltas(
-        self, job: LaneJob, version: str, result: LaneResult, made: LaneState
+        self, lane: int, job: StageJob, version: str, result: LaneResult, made: LaneState
     ) -> dict[str, str]:
         """Write what changed in all epochs of the job, or all there is: one file an operator."""
         whole = made.whole() if job.snapshot else {}
@@ -175,16 +203,16 @@ class Worker:
             changed = [each[operator] for each in result.deltas]
             delta = Delta(
                 operator,
-                job.lane,
+                lane,
                 self._deployment.run,
                 job.items[0].epoch,
                 job.items[-1].epoch,
                 version,
                 whole[operator] if job.snapshot else pl.concat(changed, how="diagonal"),
                 parent=None if job.snapshot or job.parent == BEGIN else job.parent,
-                watermark=job.items[-1].after,
+                watermark=_watermark(job.items[-1].marks),
                 kind="snapshot" if job.snapshot else "delta",
-                slice_key=self._deployment.head.key or None,
+                slice_key=self._deployment.stages[job.stage].key,
             )
             self._store.create(delta.path, pack(delta))
             paths[operator] = delta.path
@@ -200,20 +228,27 @@ def _broken(proofs: Sequence[Proof]) -> dict[str, Any] | None:
     return None
 
 
-def stage(deployment: Deployment, rows: pl.DataFrame | None, epoch: int, attempt: str) -> Any:
-    """Give rows to the sink, the user's columns alone; None: there are none."""
-    if rows is None or not rows.height:
-        return None
-    return deployment.sink.write(_batches(visible(rows)), epoch, f"{deployment.run}-{attempt}")
+def _watermark(marks: Marks) -> int | None:
+    """The least of all sources' watermarks behind an epoch."""
+    found = [after for _, after in marks.values()]
+    return None if None in found else min(each for each in found if each is not None)
 
 
-def merge(deployment: Deployment, parts: Sequence[Any], epoch: int, attempt: str) -> Any:
-    """Put the lanes' rows of an epoch into one order (M5) and give them to the sink."""
+def stage(
+    deployment: Deployment, sink: str, rows: pl.DataFrame, epoch: int, attempt: int | str
+) -> Any:
+    """Give rows to a sink, the user's columns alone."""
+    batches = _batches(visible(rows))
+    return deployment.outputs[sink].sink.write(batches, epoch, f"{deployment.run}-{attempt}")
+
+
+def merge(deployment: Deployment, sink: str, parts: Sequence[Any], epoch: int, attempt: str) -> Any:
+    """Put the lanes' rows of an epoch into one order (M5) and give them to a sink."""
     files = FileExchange(deployment.exchange)
     # A part that came with the lane's result has its blob in it.
-    blobs = [part[BLOB] if BLOB in part else files.read(part, 0) for part in parts]
+    blobs = [part[BLOB][0] if BLOB in part else files.read(part, 0) for part in parts]
     frames = [from_blob(blob) for blob in blobs if blob is not None]
-    return stage(deployment, in_order(frames) if frames else None, epoch, attempt)
+    return stage(deployment, sink, in_order(frames), epoch, attempt)
 
 
 def _batches(rows: pl.DataFrame) -> Iterator[pa.RecordBatch]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from anabranch.epoch.machine import Machine, Rules
+from anabranch.epoch.machine import Known, Machine, Rules
 from anabranch.epoch.protocol import (
     Committed,
     Event,
@@ -23,6 +23,8 @@ from anabranch.epoch.watermarks import SourceTime
 from anabranch.scheduling.session_machine import Cycle, SessionMachine
 
 MICROSECONDS = 1_000_000
+SOURCE = "read-1"
+"""The one source: tickets are epochs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class Simulation:
     def __init__(self, rules: Rules, load: Load, costs: Costs, slots: int = 2) -> None:
         """Begin at second 0."""
         self._load, self._costs, self._slots = load, costs, slots
-        self._machine = Machine(rules, SourceTime((0,), lateness=0))
+        self._machine = Machine(rules, Known({SOURCE: SourceTime((0,), lateness=0)}, {}, {}))
         self._session = SessionMachine(slots)
         self._now, self._at = 0.0, 0
         self._cut_at: dict[int, float] = {}
@@ -94,12 +96,14 @@ class Simulation:
         return int(self._load.rate * min(self._now, self._load.seconds))
 
     def _plan(self) -> None:
-        while self._machine.wants_offer:
+        while self._machine.wants_offer(SOURCE):
             end = self._arrived
             if self._load.max_rows is not None:
                 end = min(end, self._at + self._load.max_rows)
             offer = Offer({0: (self._at, end)}, frozenset(), None, more=end < self._arrived)
-            planned = [c for c in self._tell(Offered(offer, self._now)) if isinstance(c, PlanEpoch)]
+            planned = [
+                c for c in self._tell(Offered(offer, self._now, SOURCE)) if isinstance(c, PlanEpoch)
+            ]
             if not planned:
                 return
             self._at = end
@@ -114,14 +118,14 @@ class Simulation:
 
     def _cycle(self, cycle: Cycle) -> None:
         costs = self._costs
-        rows = {work.epoch: self._rows(work.epoch) for work in cycle.heads}
+        rows = {work.ticket: self._rows(work.ticket) for work in cycle.heads}
         heads = sum(rows.values()) * costs.head_row / min(self._slots, max(len(rows), 1))
         taken = costs.job + heads + len(cycle.lanes) * costs.lane_epoch
         self._now += taken
         self.report.cycles += 1
         for work in cycle.heads:
             time = int(self._now * MICROSECONDS)
-            self._tell(HeadsDone(work.epoch, {0: time}, rows[work.epoch]))
+            self._tell(HeadsDone(work.ticket, {0: time}, {0: rows[work.ticket]}))
         if cycle.lanes:
             self._commit(tuple(work.epoch for work in cycle.lanes))
         waiting = sum(1 for _ in self._machine.ready())

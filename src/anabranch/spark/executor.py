@@ -48,6 +48,10 @@ class SparkExecutor:
         """Leave the lanes' processes to whoever comes next on this Spark."""
         self._inner.close()
 
+    def forget(self, before: int) -> None:
+        """Let go of what was exchanged of tickets before this one."""
+        self._inner.forget(before)
+
     def cancel(self) -> None:
         """Give up what is under way."""
         self._inner.cancel()

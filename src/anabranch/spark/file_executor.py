@@ -54,6 +54,9 @@ class FileExecutor:
             self._lanes.close()
         self._lanes = None
 
+    def forget(self, before: int) -> None:
+        """What was exchanged lies in files, which are not its own."""
+
     def cancel(self) -> None:
         """Give up the job under way."""
         if self._lanes is not None:

@@ -12,7 +12,7 @@ import pickle
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import uuid4
 
 from anabranch.program.graph import Graph
@@ -22,11 +22,11 @@ from anabranch.runtime.carried import (
     lane_with_parts_to_bytes,
 )
 from anabranch.runtime.deployment import Deployment
+from anabranch.runtime.exchange import BLOB
 from anabranch.runtime.executor import CycleResult
 from anabranch.runtime.payload import (
     HeadDone,
     HeadItem,
-    LaneDone,
     LaneJob,
     heads_from_bytes,
     heads_to_bytes,
@@ -47,9 +47,17 @@ class Shipment:
     lost: bool = False
 
     @property
-    def epochs(self) -> frozenset[int]:
-        """The epochs in it."""
-        return frozenset(item.epoch for items in self.tasks for item in items)
+    def newest(self) -> int:
+        """The newest ticket in it."""
+        return max((item.ticket for items in self.tasks for item in items), default=-1)
+
+
+_Name: TypeAlias = tuple[int, int, str]
+
+
+def _name(part: Mapping[str, Any]) -> _Name:
+    """Whose part it is: made again from the same rows it has the same name."""
+    return (part["epoch"], part["map"], part["attempt"])
 
 
 class ShuffleExecutor:
@@ -60,8 +68,8 @@ class ShuffleExecutor:
         self._sc, self._graph = sc, graph
         self._lanes: ShuffledLanes | None = None
         self._shipments: dict[str, Shipment] = {}
-        self._remade: dict[int, tuple[Any, ...]] = {}
-        """The parts of epochs whose heads were run again, unknown to the driver's loop."""
+        self._remade: dict[_Name, Any] = {}
+        """The parts of heads that were run again, unknown to the driver's loop."""
         self.slots: int = sc.defaultParallelism
 
     def deploy(self, deployment: Deployment) -> None:
@@ -96,7 +104,7 @@ class ShuffleExecutor:
         """Two Spark jobs at a time; before them one more for what was lost."""
         assert self._lanes is not None
         self._remake(self._wanted(lanes))
-        jobs = {lane: self._current(job) for lane, job in lanes.items()}
+        jobs = {lane: self._current(lane, job) for lane, job in lanes.items()}
         wanted = self._wanted(jobs)
         name, tasks = uuid4().hex, tuple(tuple(items) for items in heads)
         try:
@@ -110,24 +118,43 @@ class ShuffleExecutor:
             for each in wanted:
                 self._shipments[each] = replace(self._shipments[each], lost=True)
             raise
-        self._took(jobs, taken)
         return CycleResult(self._keep(name, tasks, made) if made else (), taken)
 
     # Shipments
 
     def _wanted(self, lanes: Mapping[int, LaneJob]) -> list[str]:
         """The shipments that hold what the lanes are to take."""
-        parts = (
-            self._parts(item.epoch, item.parts) for job in lanes.values() for item in job.items
-        )
-        return sorted({part["shipment"] for some in parts for part in some})
+        items = (item for job in lanes.values() for each in job.stages for item in each.items)
+        parts = (part for item in items for some in item.parts.values() for part in some)
+        return sorted({self._current_part(part)["shipment"] for part in parts if BLOB not in part})
 
-    def _parts(self, epoch: int, parts: tuple[Any, ...]) -> tuple[Any, ...]:
-        return self._remade.get(epoch, parts)
+    def _current_part(self, part: Any) -> Any:
+        return self._remade.get(_name(part), part)
 
-    def _current(self, job: LaneJob) -> LaneJob:
-        items = (replace(each, parts=self._parts(each.epoch, each.parts)) for each in job.items)
-        return replace(job, items=tuple(items))
+    def _current(self, lane: int, job: LaneJob) -> LaneJob:
+        """The job with parts as they are now; of what the driver carries only the lane's own."""
+
+        def part_of(part: Any) -> Any:
+            if BLOB in part:
+                blobs = part[BLOB]
+                return {BLOB: {lane: blobs[lane]} if lane in blobs else {}}
+            return self._current_part(part)
+
+        stages = []
+        for each in job.stages:
+            items = []
+            for item in each.items:
+                parts = {at: tuple(map(part_of, some)) for at, some in item.parts.items()}
+                items.append(replace(item, parts=parts))
+            stages.append(replace(each, items=tuple(items)))
+        return replace(job, stages=tuple(stages))
+
+    def forget(self, before: int) -> None:
+        """Let go of shipments of which nothing is asked for any more."""
+        if self._lanes is None:
+            return
+        self._remade = {name: part for name, part in self._remade.items() if name[0] >= before}
+        self._forget(*(name for name, each in self._shipments.items() if each.newest < before))
 
     def _keep(
         self, name: str, tasks: tuple[tuple[HeadItem, ...], ...], made: Headed
@@ -135,7 +162,7 @@ class ShuffleExecutor:
         """Keep a shipment for the lanes if there is something in it; returns what heads said."""
         dones: list[HeadDone] = [each for data in made.results for each in heads_from_bytes(data)]
         self._shipments[name] = Shipment(tasks, made.shuffle)
-        if not any(done.part for done in dones):
+        if not any(done.parts for done in dones):
             self._forget(name)
         return dones
 
@@ -157,23 +184,10 @@ class ShuffleExecutor:
         if error := next((done.error for done in dones if done.error), None):
             message = f"what succeeded before failed when it was repeated: {error['text']}"
             raise JobFailed(message)
-        for epoch in self._shipments[old].epochs:
-            mine = {each.number: each.part for each in dones if each.epoch == epoch and each.part}
-            self._remade[epoch] = tuple(mine[number] for number in sorted(mine))
+        for done in dones:
+            for part in done.parts.values():
+                self._remade[_name(part)] = part
         self._forget(old)
-
-    def _took(self, jobs: Mapping[int, LaneJob], taken: Mapping[int, LaneDone]) -> None:
-        """Forget what the lanes have taken, unless they will be asked to take it again."""
-        if any(done.missing or done.error for done in taken.values()):
-            return
-        for epoch in {item.epoch for job in jobs.values() for item in job.items}:
-            self._remade.pop(epoch, None)
-            for name, shipment in list(self._shipments.items()):
-                left = tuple(
-                    tuple(item for item in items if item.epoch != epoch) for items in shipment.tasks
-                )
-                self._shipments[name] = replace(shipment, tasks=left)
-        self._forget(*(name for name, each in self._shipments.items() if not each.epochs))
 
     def _forget(self, *names: str) -> None:
         assert self._lanes is not None

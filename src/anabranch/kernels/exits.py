@@ -1,0 +1,77 @@
+"""Where rows leave a head or a stage: to the lanes of another stage, or to a sink."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from anabranch.kernels.bundle import OFFSET, PARTITION, SLICE
+from anabranch.kernels.failures import failing
+from anabranch.kernels.windows.early import EarlyPartials
+from anabranch.kernels.windows.windows import Windows
+from anabranch.kernels.wires import Wire
+from anabranch.state.slices import Owners, slice_of
+
+
+@dataclass(frozen=True)
+class Exit:
+    """One way out of a place, for the rows of one port.
+
+    Rows for a stage are divided by lane; rows for a sink stay together, under lane 0.
+    """
+
+    wire: Wire
+    sink: str | None = None
+    """The sink's name; None: rows go to a stage."""
+    key: tuple[str, ...] = ()
+    """The columns that decide the slice at the stage; none: all rows are in one."""
+    windows: Windows | None = None
+    """Where rows end in a window, partials leave instead of them."""
+    early: EarlyPartials | None = None
+    """Where the last step is a lookup that partials may be made before, and has not been done."""
+
+    def parts(
+        self, rows: pl.DataFrame, owners: Owners, place: tuple[int, int] = (0, 0)
+    ) -> dict[int, pl.DataFrame]:
+        """Rows by lane, in their order; no lane without rows.
+
+        `place` is the partition's index and the first row's offset, for partials.
+        """
+        if not rows.height:
+            return {}
+        if self.sink is not None:
+            return {0: self.wire.carry(rows)}
+        if self.windows is None:
+            # What divides the rows here is another key than where they come from.
+            slices = slice_of(rows, self.key, owners.slices)
+            return divided(rows.with_columns(slices.alias(SLICE)), slices, owners)
+        # Without a key of the region all partials are in one slice, though windows may have keys.
+        partials = self._partials(rows, self.windows, owners.slices if self.key else 1)
+        if not partials.height:
+            return {}
+        if self.windows.ordered:
+            partition, first = place
+            partials = partials.with_columns(
+                pl.lit(partition, pl.Int32).alias(PARTITION), pl.lit(first, pl.Int64).alias(OFFSET)
+            )
+        return divided(partials, partials["slice"], owners)
+
+    def _partials(self, rows: pl.DataFrame, windows: Windows, slices: int) -> pl.DataFrame:
+        if self.early is not None:
+            with failing(self.early.lookup.name):
+                if self.early.pays(rows):
+                    return self.early.partials(rows, slices)
+                rows, _ = self.early.lookup.run(rows)
+        if not rows.height:
+            return pl.DataFrame(schema=windows.partial_schema)
+        with failing(windows.operator):
+            return windows.partials(rows, slices)
+
+
+def divided(rows: pl.DataFrame, slices: pl.Series, owners: Owners) -> dict[int, pl.DataFrame]:
+    """Rows by lane, in their order; no lane without rows."""
+    if owners.lanes == 1:
+        return {0: rows}
+    lanes = owners.lane_of(slices)
+    return {lane: rows.filter(lanes == lane) for lane in lanes.unique().sort().to_list()}
