@@ -15,7 +15,7 @@ import anabranch as ab
 from anabranch.compiler.compile import plan_of
 from anabranch.kernels.bundle import TIME
 from anabranch.kernels.head_task import HeadTask
-from anabranch.kernels.region import lower_head
+from anabranch.kernels.region import lower
 from anabranch.kernels.windows.early import EarlyPartials
 from anabranch.state.slices import Owners
 
@@ -37,7 +37,7 @@ def head_of(how: str, by: list[str], **aggregates: Any) -> HeadTask:
         .write(ab.sinks.Memory("out"))
     )
     plan = plan_of(program.freeze())
-    return lower_head(plan).route(Owners.spread(16, 2))
+    return lower(plan).heads[0].route(Owners.spread(16, 2))
 
 
 AGGREGATES = {
@@ -51,7 +51,7 @@ AGGREGATES = {
 @given(found=rows)
 def test_same_partials(how: str, by: list[str], found: list[tuple[object, ...]]) -> None:
     head = head_of(how, by, **AGGREGATES)
-    early = head.early
+    early = head.exits[0].early
     assert isinstance(early, EarlyPartials)
     begin = datetime(2026, 1, 1)
     records = [(*row[:3], begin + timedelta(seconds=row[3])) for row in found]
@@ -62,7 +62,7 @@ def test_same_partials(how: str, by: list[str], found: list[tuple[object, ...]])
     if not behind.height:
         assert not made.height
         return
-    expected = head.windows.partials(behind, 16)  # type: ignore[union-attr]
+    expected = head.exits[0].windows.partials(behind, 16)  # type: ignore[union-attr]
     # Of a sum only the two halves together matter.
     halves = [name for name in expected.columns if name.endswith(("h", "l"))]
     sums = [pl.col(halves[0]).cast(pl.Int128) * 2**32 + pl.col(halves[1])] if halves else []
@@ -81,13 +81,13 @@ def test_same_partials(how: str, by: list[str], found: list[tuple[object, ...]])
     ],
 )
 def test_not_where_it_could_show(aggregates: dict[str, Any]) -> None:
-    assert head_of("inner", ["kind"], **aggregates).early is None
+    assert head_of("inner", ["kind"], **aggregates).exits[0].early is None
 
 
 def test_many_rows_of_few_keys_pay() -> None:
     head = head_of("inner", ["campaign"], views=ab.count())
-    assert head.early is not None
+    assert head.exits[0].early is not None
     few = pl.DataFrame({"ad": ["a", "b"] * 4096})
-    assert head.early.pays(few)
-    assert not head.early.pays(few.head(100))
-    assert not head.early.pays(pl.DataFrame({"ad": [str(n) for n in range(8192)]}))
+    assert head.exits[0].early.pays(few)
+    assert not head.exits[0].early.pays(few.head(100))
+    assert not head.exits[0].early.pays(pl.DataFrame({"ad": [str(n) for n in range(8192)]}))

@@ -13,7 +13,7 @@ from anabranch.compiler.compile import plan_of
 from anabranch.errors import RunError
 from anabranch.kernels.bundle import from_blob, in_order, order_columns, to_blob, visible
 from anabranch.kernels.lane_task import LaneState
-from anabranch.kernels.region import lower_head, lower_lanes
+from anabranch.kernels.region import lower
 from anabranch.kernels.results import END, EpochInput
 from anabranch.state.slices import Owners
 from anabranch.testing import assert_same_rows, run_sequential
@@ -25,6 +25,8 @@ from tests.kernels.linear import EVENTS, LATENESS_MS, NAN, read
 def events(*rows):
     blank = {"t": 0, "k": "a", "f": 0.0, "n": 1, "words": None}
     return [{**blank, **row} for row in rows]
+
+OWNERS = Owners.spread(slices=8, lanes=1)
 
 
 def program(piece, rows, *, partitions=1, **options):
@@ -41,7 +43,23 @@ def rows_of(made) -> Any:
 
 def tasks(made):
     plan = plan_of(made.freeze())
-    return lower_head(plan).route(Owners.spread(slices=8, lanes=1)), lower_lanes(plan)
+    lowered = lower(plan)
+    return lowered.heads[0].route(OWNERS), lowered.stages[0] if lowered.stages else None
+
+
+def epoch_of(number, *parts, after=None):
+    """An epoch of the one source, as the one stage takes it."""
+    return EpochInput(number, {0: parts}, {"read-1": (None, after)})
+
+
+def ran(task, epochs, state=None):
+    """The one stage's lane, from a state on."""
+    return task.run(epochs, task.restore({}) if state is None else state, OWNERS)
+
+
+def only(output):
+    """The rows of an epoch that go to the one sink."""
+    return output.parts[0][0]
 
 
 # The three programs of the spine
@@ -214,16 +232,16 @@ def test_epochs_before_the_one_that_failed_are_kept():
     head, keyed = tasks(made)
     frame = rows_of(made)
     epochs = [
-        EpochInput(n, [head.run(frame[n : n + 1], 0, n).parts[0]], None, None) for n in range(3)
+        epoch_of(n, head.run(frame[n : n + 1], 0, n).parts[0][0]) for n in range(3)
     ]
 
-    result = keyed.run(epochs, keyed.restore({}))
+    result = ran(keyed, epochs)
 
     assert "ValueError: two" == result.error.text
     assert [0, 1] == [output.epoch for output in result.outputs]
     assert 2 == len(result.deltas) == result.state.views["process-1"].version
-    again = keyed.run(epochs[:1], result.state)
-    assert [3] == again.outputs[0].rows["n"].to_list()
+    again = ran(keyed, epochs[:1], result.state)
+    assert [3] == only(again.outputs[0])["n"].to_list()
 
 
 def test_an_expression_that_fails_names_its_operator():
@@ -398,26 +416,26 @@ def test_a_version_stays_as_it_was():
     head, keyed = tasks(made)
     frame = rows_of(made)
     epochs = [
-        EpochInput(n, [head.run(frame[n : n + 1], 0, n).parts[0]], None, None) for n in range(4)
+        epoch_of(n, head.run(frame[n : n + 1], 0, n).parts[0][0]) for n in range(4)
     ]
 
     def value(result):
-        return result.outputs[-1].rows["n"].to_list()
+        return only(result.outputs[-1])["n"].to_list()
 
-    two = keyed.run(epochs[:2], keyed.restore({})).state
-    first, second = keyed.run(epochs[2:3], two), keyed.run(epochs[2:3], two)
+    two = ran(keyed, epochs[:2]).state
+    first, second = ran(keyed, epochs[2:3], two), ran(keyed, epochs[2:3], two)
     assert [3] == value(first) == value(second)
-    four = keyed.run(epochs[3:], first.state).state
-    assert [5] == value(keyed.run(epochs[:1], four))
+    four = ran(keyed, epochs[3:], first.state).state
+    assert [5] == value(ran(keyed, epochs[:1], four))
     (view,) = four.views.values()
 
     def begun(state):
         return LaneState({"process-1": state})
 
-    assert [2] == value(keyed.run(epochs[:1], begun(view.at(1))))
+    assert [2] == value(ran(keyed, epochs[:1], begun(view.at(1))))
     folded = view.fold(2)
-    assert [4] == value(keyed.run(epochs[:1], begun(folded.at(3))))
-    assert [5] == value(keyed.run(epochs[:1], begun(folded)))
+    assert [4] == value(ran(keyed, epochs[:1], begun(folded.at(3))))
+    assert [5] == value(ran(keyed, epochs[:1], begun(folded)))
     with pytest.raises(LookupError, match="no state at version 1: 2 to 4 are known"):
         folded.at(1)
 
@@ -429,9 +447,9 @@ def test_an_epoch_that_changes_nothing_has_an_empty_delta():
     )
     head, keyed = tasks(made)
     frame = rows_of(made)
-    part = head.run(frame, 0, 0).parts[0]
+    part = head.run(frame, 0, 0).parts[0][0]
 
-    result = keyed.run([EpochInput(n, [part], None, None) for n in range(3)], keyed.restore({}))
+    result = ran(keyed, [epoch_of(n, part) for n in range(3)])
 
     assert [1, 0, 0] == [each["process-1"].height for each in result.deltas]
     assert result.deltas[0]["process-1"].schema == result.deltas[1]["process-1"].schema
@@ -442,20 +460,17 @@ def test_a_state_is_what_whole_says():
         made = program(piece, events(*({"k": k, "n": 1, "f": 0.5} for k in "abcde")))
         head, keyed = tasks(made)
         frame = rows_of(made)
-        part = head.run(frame, 0, 0).parts[0]
-        state = keyed.run(
-            [EpochInput(n, [part], None, None) for n in range(3)], keyed.restore({})
-        ).state
+        part = head.run(frame, 0, 0).parts[0][0]
+        state = ran(keyed, [epoch_of(n, part) for n in range(3)]).state
 
         ((name, everything),) = state.whole().items()
 
         assert 5 == everything.height
         assert everything["slice"].is_sorted()
-        last = EpochInput(9, [part], None, END)
-        expected = keyed.run([last], state).outputs[0].rows
-        assert expected.equals(
-            keyed.run([last], keyed.restore({name: [everything]})).outputs[0].rows
-        )
+        last = epoch_of(9, part, after=END)
+        expected = only(ran(keyed, [last], state).outputs[0])
+        again = ran(keyed, [last], keyed.restore({name: [everything]}))
+        assert expected.equals(only(again.outputs[0]))
 
 
 # Travel and shape
@@ -464,7 +479,8 @@ def test_a_state_is_what_whole_says():
 def test_tasks_travel():
     for made in (high_mobility(1), program(window(n=ab.count()), ROWS)):
         plan = plan_of(made.freeze())
-        for task in (lower_head(plan), lower_lanes(plan)):
+        lowered = lower(plan)
+        for task in (*lowered.heads, *lowered.stages):
             assert cloudpickle.loads(cloudpickle.dumps(task)) is not None
 
 
@@ -474,19 +490,19 @@ def test_a_task_that_travelled_gives_the_same():
     moved_head, moved_keyed = cloudpickle.loads(cloudpickle.dumps((head, keyed)))
     frame = rows_of(made)
 
-    part, other = head.run(frame, 0, 0).parts[0], moved_head.run(frame, 0, 0).parts[0]
+    part, other = (task.run(frame, 0, 0).parts[0][0] for task in (head, moved_head))
     assert part.equals(other)
-    epoch = EpochInput(0, [part], None, END)
-    expected = keyed.run([epoch], keyed.restore({})).outputs[0].rows
-    assert expected.equals(moved_keyed.run([epoch], moved_keyed.restore({})).outputs[0].rows)
+    epoch = epoch_of(0, part, after=END)
+    expected = only(ran(keyed, [epoch]).outputs[0])
+    assert expected.equals(only(ran(moved_keyed, [epoch]).outputs[0]))
 
 
 def test_rows_have_the_sinks_columns_and_order_columns_even_if_there_are_none():
     for made in (high_mobility(1), program(window(n=ab.count()), ROWS)):
         plan = plan_of(made.freeze())
-        keyed: Any = lower_lanes(plan)
-        rows = keyed.run([EpochInput(0, [], None, None)], keyed.restore({})).outputs[0].rows
-        expected = plan.graph.output(plan.write.port).schema
+        (keyed,), (write,) = lower(plan).stages, plan.graph.sinks
+        rows = keyed.nothing()[write.port]
+        expected = plan.graph.output(write.port).schema
         assert dict(expected) == dict(visible(rows).schema)
         assert order_columns(rows.columns)
 
@@ -496,8 +512,8 @@ def test_unread_columns_may_be_left_out():
     head, _ = tasks(made)
     assert ("ad_id", "event_type", "event_time") == head.columns
     frame = rows_of(made)
-    expected = head.run(frame, 0, 0).parts[0].sort("k0")
-    assert expected.equals(head.run(frame.select(head.columns), 0, 0).parts[0].sort("k0"))
+    expected = head.run(frame, 0, 0).parts[0][0].sort("k0")
+    assert expected.equals(head.run(frame.select(head.columns), 0, 0).parts[0][0].sort("k0"))
 
 
 def test_bundles_in_any_order_are_put_in_order():

@@ -11,7 +11,7 @@ from anabranch.runtime.carried import (
     lane_with_parts_to_bytes,
 )
 from anabranch.runtime.exchange import BLOB, PartError, PartName
-from anabranch.runtime.payload import EpochDone, LaneDone
+from anabranch.runtime.payload import EpochDone, LaneDone, StageDone
 
 NAME = PartName("run-1", epoch=7, map=2, attempt="0")
 PARTS = {0: b"zero" * 100, 3: b"", 5: b"five"}
@@ -122,12 +122,20 @@ def test_a_task_begins_with_nothing_of_the_one_before():
 
 def test_a_lane_s_rows_come_with_its_result():
     exchange = CarriedExchange()
-    parts = [exchange.write(replace(NAME, epoch=at), {0: b"rows" * at}) for at in (7, 8)]
-    epochs = (EpochDone(7, 1, 0, parts[0]), EpochDone(8, 1, 0, parts[1]), EpochDone(9, 0, 0))
-    done = LaneDone(1, "v", epochs, {"n": "path"})
+    parts = [exchange.write(replace(NAME, epoch=at), {2: b"rows" * at}) for at in (7, 8)]
+    epochs = (
+        EpochDone(7, 1, 0, {0: parts[0]}), EpochDone(8, 1, 0, {3: parts[1]}), EpochDone(9, 0, 0)
+    )  # fmt: skip
+    done = LaneDone(1, (StageDone(4, "v", epochs, {"n": "path"}),))
 
     back = lane_with_parts_from_bytes(lane_with_parts_to_bytes(done, exchange.written()))
 
-    assert [b"rows" * 7, b"rows" * 8] == [each.part[BLOB] for each in back.epochs[:2]]
-    assert back.epochs[2].part is None
-    assert ("v", {"n": "path"}) == (back.version, back.deltas)
+    (stage,) = back.stages
+    first, second, third = stage.epochs
+    assert {2: b"rows" * 7} == first.parts[0][BLOB]
+    assert {2: b"rows" * 8} == second.parts[3][BLOB]
+    assert {} == third.parts
+    assert (4, "v", {"n": "path"}) == (stage.stage, stage.version, stage.deltas)
+    # What came with a result is read from the part, by whoever gets it.
+    assert b"rows" * 8 == CarriedExchange().read(second.parts[3], 2)
+    assert CarriedExchange().read(second.parts[3], 1) is None

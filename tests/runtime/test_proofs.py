@@ -98,8 +98,7 @@ def test_what_another_function_changes_is_not_proved():
 @pytest.mark.parametrize("piece", [mapped, processed])
 def test_proofs_hold_where_functions_arrive_by_value(piece):
     plan = plan_of(made(piece).freeze())
-    stages = [plan.head] if plan.lanes is None else [plan.head, plan.lanes]
-    proofs = [proof for stage in stages for proof in stage.proofs]
+    proofs = [proof for place in (*plan.heads, *plan.stages) for proof in place.proofs]
     assert 1 == len(proofs)
 
     for travelled in pickle.loads(cloudpickle.dumps(proofs)):
@@ -113,4 +112,4 @@ def declared(record):
 def test_what_is_declared_rests_on_its_author():
     marked = ab.operator(state="stateless")(declared)
     plan = plan_of(made(lambda stream: stream.map(marked, out=OUT)).freeze())
-    assert () == plan.head.proofs
+    assert () == plan.heads[0].proofs
