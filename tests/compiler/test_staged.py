@@ -234,7 +234,7 @@ def nothing_proved(monkeypatch):
         ),
         (
             lambda s: s.window(ab.tumbling("1 s"), by="k").agg(n=ab.count()).filter(lambda r: True),
-            [["read-1"], ["window-1", "filter-1", "out"]],
+            [["read-1"], ["window-1"], ["filter-1", "out"]],
         ),
         (
             lambda s: s.key_by("k").process(keeps, out=OUT),

@@ -102,7 +102,8 @@ def in_order(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     if not by or not full:
         return pl.concat(full or frames[:1], how="diagonal")
     if PHASE not in by and PARTITION in by and (following := _following(full, by)) is not None:
-        return pl.concat(following) if len(following) > 1 else following[0]
+        # Hidden columns may stand in another order, by where rows came from.
+        return pl.concat(following, how="diagonal") if len(following) > 1 else following[0]
     return pl.concat(full, how="diagonal").sort(by, maintain_order=True)
 
 
@@ -120,6 +121,8 @@ def from_blob(blob: bytes) -> pl.DataFrame:
 
 def _following(frames: list[pl.DataFrame], by: list[str]) -> list[pl.DataFrame] | None:
     """The frames one behind the other, or None where they overlap or one is not sorted."""
+    if any(name not in frame.columns for frame in frames for name in by):
+        return None
     keys = [frame.select(by) for frame in frames]
     ends = sorted((k.row(0), k.row(-1), at) for at, k in enumerate(keys))
     apart = all(one[1] < other[0] for one, other in pairwise(ends))

@@ -94,6 +94,10 @@ class Origins:
 
     def addressed(self, letters: pl.DataFrame) -> pl.DataFrame:
         """Letters with the records that they are about; those of a watermark have an epoch only."""
+        if not letters.height:
+            # Where there are no rows, there may be no order columns.
+            origin = [pl.lit(None, DEAD_LETTER_SCHEMA[name]).alias(name) for name in _ORIGIN]
+            return letters.with_columns(origin).select([*DEAD_LETTER_SCHEMA, *hidden(letters)])
         table = pl.DataFrame(
             [(s.index, s.offset, s.offset, s.partition, s.row) for s in self.splits],
             schema={

@@ -87,6 +87,41 @@ def programs(
 
 
 @st.composite
+def networks(draw: st.DrawFn, *, max_sources: int = 3, max_pieces: int = 5) -> Program:
+    """A program of several streams: read, worked on, put together, and written, any number of each.
+
+    The sinks are `out-0`, `out-1` and so on, some of dead letters and some not ordered.
+    """
+    program = Program("drawn")
+    streams_ = []
+    for number in range(draw(st.integers(1, max_sources))):
+        records = draw(streams(max_rows=16, disorder_ms=draw(st.sampled_from([0, _LATENESS_MS]))))
+        source = Records(records, schema=EVENTS, partitions=draw(st.integers(1, 2)))
+        streams_.append(
+            program.read(source, name=f"{SOURCE}-{number}", event_time="t", lateness="2 s")
+        )
+    letters = []
+    for _ in range(draw(st.integers(1, max_pieces))):
+        kind = draw(st.sampled_from(["piece", "piece", "piece", "together", "letters", "split"]))
+        stream = draw(st.sampled_from(streams_))
+        if kind == "piece":
+            streams_.append(draw(_CUT_SAFE | _ANY)(stream))
+        elif kind == "together":
+            streams_.append(draw(_TOGETHER)(stream, draw(st.sampled_from(streams_))))
+        elif kind == "letters":
+            mapped = stream.map(_halved, out=EVENTS, on_error="dead_letter")
+            streams_.append(mapped)
+            letters.append(mapped.dead_letters)
+        else:
+            parts = stream.split(some=pl.col("n") > 0)
+            streams_ += [parts.some, parts.rest]
+    written = draw(st.lists(st.sampled_from([*streams_, *letters]), max_size=2))
+    for number, stream in enumerate([*written, streams_[-1]]):
+        stream.write(Memory(f"{SINK}-{number}"), ordered=draw(st.sampled_from([True, True, False])))
+    return program
+
+
+@st.composite
 def cuts(draw: st.DrawFn, program: Program, *, max_rows: int = 6) -> list[Cut]:
     """A log for a program of one source: epochs of some rows of each partition, up to the end."""
     (read,) = program.freeze().of(Read)
@@ -222,6 +257,27 @@ def _joined(stream: Stream) -> Stream:
     pairs = stream.join(other, on="k", within="1 s", how="left", name=None)
     return pairs.select("t", "k", n=pl.col("m"), x=pl.col("x"))
 
+
+def _halved(record: Record) -> Record:
+    return {**record, "n": 10 // record["n"]}
+
+
+def _unioned(stream: Stream, other: Stream) -> Stream:
+    return stream.union(other)
+
+
+def _merged_with(stream: Stream, other: Stream) -> Stream:
+    return stream.merge(other)
+
+
+def _joined_with(stream: Stream, other: Stream) -> Stream:
+    right = other.select("t", "k", m=pl.col("n"))
+    pairs = stream.join(right, on="k", within="1 s", how="full")
+    times = pl.col("t").fill_null(pl.col("t_right"))
+    return pairs.select(times, "k", n=pl.col("n") + pl.col("m"), x=pl.col("x"))
+
+
+_TOGETHER = st.sampled_from([_unioned, _merged_with, _joined_with])
 
 _CUT_SAFE = st.sampled_from(
     [

@@ -30,7 +30,7 @@ def log_of(directory: Path, graph: Graph) -> list[Cut]:
         message = f"{directory} no longer has the plans of all its epochs"
         so = "keep all commits, as tests do, to compare a whole run"
         raise CheckpointError(message, have=f"epochs {epochs[:1]} to {epochs[-1:]}", so=so)
-    for plan in plans[-1:]:
+    for plan in {plan["source"]: plan for plan in plans}.values():
         _source(plan, graph).source.recall(plan["memory"])
     return [_cut(plan, graph) for plan in plans]
 
