@@ -17,6 +17,7 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from types import MappingProxyType
 
 import polars as pl
 
@@ -32,6 +33,16 @@ OFFSET = "__ab_o"
 """The row's number in its partition; of a partial, that of the first row of its split."""
 SLICE = "__ab_slice"
 """The slice of the row's key."""
+
+FROM = MappingProxyType(
+    {
+        f"{HIDDEN}from_source": pl.String(),
+        f"{HIDDEN}from_partition": pl.String(),
+        f"{HIDDEN}from_offset": pl.Int64(),
+        f"{HIDDEN}from_epoch": pl.Int64(),
+    }
+)
+"""The record that a row is made of, where operators that hold rows are before dead letters."""
 
 
 def sub(number: int) -> str:

@@ -41,6 +41,8 @@ class Entry:
     """The sources whose watermarks hold here, and by how much this port is behind each."""
     letters: bool = False
     """Whether they are dead letters of a head, which does not know of which epoch they are."""
+    traced: bool = False
+    """Whether rows get beside them where they come from."""
 
     def rows(self, parts: Sequence[pl.DataFrame], origins: Origins) -> pl.DataFrame:
         """All that came, in order."""
@@ -48,6 +50,8 @@ class Entry:
             return self.empty
         if self.letters:
             parts = [origins.addressed(part) for part in parts]
+        elif self.traced:
+            parts = [origins.traced(part) for part in parts]
         return in_order([self.empty, *parts])
 
     def marks(self, marks: Marks) -> tuple[int | None, int | None]:

@@ -13,7 +13,7 @@ from typing import Literal
 
 import polars as pl
 
-from anabranch.kernels.bundle import OFFSET, PARTITION, PHASE, hidden
+from anabranch.kernels.bundle import FROM, OFFSET, PARTITION, PHASE, hidden
 from anabranch.kernels.failures import as_json, told
 from anabranch.kernels.stateless.python_rows import Record, records_of
 from anabranch.program.operators.operator import DEAD_LETTER_SCHEMA
@@ -94,10 +94,23 @@ class Origins:
 
     def addressed(self, letters: pl.DataFrame) -> pl.DataFrame:
         """Letters with the records that they are about; those of a watermark have an epoch only."""
-        if not letters.height:
+        found = self._found(letters)
+        if FROM.keys() <= {*letters.columns}:
+            # A row that was held comes from an earlier epoch, and maybe from another source.
+            known = letters.select(pl.col(name).alias(to) for name, to in zip(FROM, _ORIGIN))
+            found = known.with_columns(pl.col(name).fill_null(found[name]) for name in _ORIGIN)
+        return letters.with_columns(found).select([*DEAD_LETTER_SCHEMA, *hidden(letters)])
+
+    def traced(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Rows of a source with where they come from beside them."""
+        found = self._found(rows)
+        return rows.with_columns(found[name].alias(to) for to, name in zip(FROM, _ORIGIN))
+
+    def _found(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The `_ORIGIN` of each row, by its order columns."""
+        if not rows.height:
             # Where there are no rows, there may be no order columns.
-            origin = [pl.lit(None, DEAD_LETTER_SCHEMA[name]).alias(name) for name in _ORIGIN]
-            return letters.with_columns(origin).select([*DEAD_LETTER_SCHEMA, *hidden(letters)])
+            return pl.DataFrame(schema={name: DEAD_LETTER_SCHEMA[name] for name in _ORIGIN})
         table = pl.DataFrame(
             [(s.index, s.offset, s.offset, s.partition, s.row) for s in self.splits],
             schema={
@@ -109,15 +122,17 @@ class Origins:
             },
             orient="row",
         ).sort(PARTITION, OFFSET)
-        places = letters.select(
+        places = rows.select(
             pl.col(PARTITION).cast(pl.Int32), pl.col(OFFSET).cast(pl.Int64), at=pl.row_index()
         ).sort(PARTITION, OFFSET)
         found = places.join_asof(table, on=OFFSET, by=PARTITION, check_sortedness=False)
         found = found.sort("at")
-        by_record = letters[PHASE].is_null() if PHASE in letters.columns else pl.lit(value=True)
-        return letters.with_columns(
+        by_record = rows[PHASE].is_null() if PHASE in rows.columns else pl.lit(value=True)
+        return found.select(
             pl.when(by_record).then(pl.lit(self.source, pl.String)).alias("source"),
-            pl.when(by_record).then(found["partition"]).alias("partition"),
-            pl.when(by_record).then(found["row"] + found[OFFSET] - found["begin"]).alias("offset"),
+            pl.when(by_record).then(pl.col("partition")).alias("partition"),
+            pl.when(by_record)
+            .then(pl.col("row") + pl.col(OFFSET) - pl.col("begin"))
+            .alias("offset"),
             pl.lit(self.epoch, pl.Int64).alias("epoch"),
-        ).select([*DEAD_LETTER_SCHEMA, *hidden(letters)])
+        )

@@ -15,7 +15,7 @@ import polars as pl
 from anabranch.compiler.staged import ROW_BY_ROW, Head, Place, Stage, StagedPlan
 from anabranch.errors import ProgramError
 from anabranch.ids import OperatorId
-from anabranch.kernels.bundle import OFFSET, PARTITION, SLICE
+from anabranch.kernels.bundle import FROM, OFFSET, PARTITION, SLICE
 from anabranch.kernels.exits import Exit
 from anabranch.kernels.head_task import Entrance, HeadNode, HeadTask
 from anabranch.kernels.kernel import Kernel
@@ -270,7 +270,10 @@ class _StageLowering:
             empty = pl.DataFrame(schema={**windows.partial_schema, **placed})
             return Entry(port, empty, feeds)
         empty = empties[port].clear().with_columns(pl.lit(0, pl.UInt16).alias(SLICE))
-        return Entry(port, Origins(0).addressed(empty) if letters else empty, feeds, letters)
+        if letters:
+            return Entry(port, Origins(0).addressed(empty), feeds, letters)
+        traced = isinstance(plan.homes[port.operator], Head) and _held_before_letters(plan.graph)
+        return Entry(port, Origins(0).traced(empty) if traced else empty, feeds, traced=traced)
 
     def _nodes(self) -> Iterator[Node]:
         """Kernels, and runs of operators without state as chains."""
@@ -291,7 +294,10 @@ class _StageLowering:
             return ProcessKernel.of(graph, op, once=op.id in self.plan.unproved)
         if isinstance(op, windowed.WindowAggregate | windowed.WindowApply):
             return self._window(op)
-        return _KERNELS[type(op)](graph, op)
+        kernel = _KERNELS[type(op)](graph, op)
+        if isinstance(kernel, TimeOrderKernel) and _held_before_letters(graph):
+            return replace(kernel, carried=tuple(FROM))
+        return kernel
 
     def _window(self, op: windowed.WindowAggregate | windowed.WindowApply) -> Kernel[Any]:
         graph = self.plan.graph
@@ -332,6 +338,20 @@ def _lags(graph: Graph, port: Port) -> dict[str, int]:
             for source, before in found[given.operator].items():
                 mine[source] = max(before + lag, mine.get(source, 0))
     return found[port.operator]
+
+
+def _held_before_letters(graph: Graph) -> bool:
+    """Whether dead letters are read of an operator behind one that holds rows and lets them go."""
+    behind: set[OperatorId] = set()
+    for op in graph.operators:
+        if any(port.operator in behind for port in op.inputs):
+            behind.add(op.id)
+            if _letters_read(graph, op):
+                return True
+        holds = isinstance(op, together.Merge | together.InTimeOrder)
+        if holds or (isinstance(op, together.Join) and op.how != "inner"):
+            behind.add(op.id)
+    return False
 
 
 def _letters_read(graph: Graph, op: Operator) -> bool:

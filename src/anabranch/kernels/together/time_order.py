@@ -17,6 +17,7 @@ from typing import Self, TypeAlias
 import polars as pl
 
 from anabranch.kernels.bundle import (
+    FROM,
     OFFSET,
     PARTITION,
     PHASE,
@@ -93,6 +94,8 @@ class TimeOrderKernel:
     number: int
     schema: pl.Schema
     """The columns of the result."""
+    carried: tuple[str, ...] = ()
+    """Hidden columns that are held with a row: where it comes from, if a dead letter may tell."""
 
     @classmethod
     def of(cls, graph: Graph, op: Merge | InTimeOrder) -> Self:
@@ -107,8 +110,10 @@ class TimeOrderKernel:
 
     def restore(self, deltas: Iterable[pl.DataFrame], version: int = 0) -> TimeOrderState:
         """The state after epochs with these deltas."""
-        columns = {f"c:{name}": dtype for name, dtype in self.schema.items()}
-        rows = pl.concat([pl.DataFrame(schema={**_HEAD, **columns}), *deltas])
+        columns = {f"c:{name}": dtype for name, dtype in self._columns().items()}
+        empty = pl.DataFrame(schema={**_HEAD, **columns})
+        # What is carried may be more or less than it was when a row came to be held.
+        rows = pl.concat([empty, *deltas], how="diagonal").select(empty.columns)
         told = rows.filter(pl.col(SIDE) == PASSED)["time"].max()
         held = ByTime(rows.filter(pl.col(SIDE) != PASSED).sort("time"))
         return HeldState.of(held, told, version)  # type: ignore[arg-type]
@@ -143,12 +148,15 @@ class TimeOrderKernel:
             pl.lit(side, pl.UInt8).alias(SIDE),
             pl.col(ID).alias("id"),
             pl.col(TIME).alias("time"),
-            *(pl.col(name).alias(f"c:{name}") for name in self.schema),
+            *(pl.col(name).alias(f"c:{name}") for name in self._columns()),
         )
+
+    def _columns(self) -> dict[str, pl.DataType]:
+        return {**self.schema, **{name: FROM[name] for name in self.carried}}
 
     def _released(self, due: pl.DataFrame) -> pl.DataFrame:
         return due.select(
-            *_named(self.schema),
+            *_named(self._columns()),
             pl.col("time").alias(TIME),
             pl.col("slice").alias(SLICE),
             pl.lit(1, pl.Int8).alias(PHASE),
