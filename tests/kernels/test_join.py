@@ -4,6 +4,7 @@ from dataclasses import replace
 from unittest import mock
 
 import hypothesis.strategies as st
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -12,8 +13,9 @@ import anabranch as ab
 from anabranch.kernels.bundle import OFFSET, PARTITION, PHASE, SLICE, TIME, in_order, key_part
 from anabranch.kernels.kernel import Taken
 from anabranch.kernels.results import END
-from anabranch.kernels.together import join_run
+from anabranch.kernels.together import join_near, join_pairs, join_reach, join_run
 from anabranch.kernels.together.join import JoinKernel
+from anabranch.kernels.together.join_run import Run
 from anabranch.program.operators.together import Join
 from anabranch.state.slices import Owners
 from anabranch.testing import assert_same_rows, run_sequential
@@ -26,8 +28,14 @@ HOW = ["inner", "left", "right", "full"]
 @pytest.mark.slow
 @pytest.mark.parametrize("ways", WAYS, ids=str)
 @settings(max_examples=80, deadline=None)
-@given(data=st.data(), loose=st.sampled_from([0, join_run.LOOSE]))
-def test_any_join_gives_what_the_sequential_run_gives(ways, data, loose):
+@given(
+    data=st.data(),
+    loose=st.sampled_from([0, join_pairs.LOOSE]),
+    many=st.sampled_from([0, 1, join_run.MANY]),
+    bits=st.sampled_from([join_near.HASH, np.uint64(2**63)]),
+)
+def test_any_join_gives_what_the_sequential_run_gives(ways, data, loose, many, bits):
+    """Few rows a key or many, few stored rows or many, keys with the same bits or without."""
     program, left, right = data.draw(two_streams())
     joined = left.join(
         right,
@@ -39,12 +47,17 @@ def test_any_join_gives_what_the_sequential_run_gives(ways, data, loose):
     joined.dead_letters.write(ab.sinks.Memory("letters"))
     log = data.draw(logs(program))
 
-    with mock.patch.object(join_run, "LOOSE", loose):
+    with (
+        mock.patch.object(join_pairs, "LOOSE", loose),
+        mock.patch.object(join_run, "MANY", many),
+        mock.patch.object(join_run, "HASH", bits),
+    ):
         ran = run_alone(program, log, Lowered(JoinKernel), ways)
 
     expected = run_sequential(program, log=log)
     assert ran.error is None
     assert_same_rows(expected["out"], ran.rows["out"])
+    assert_same_rows(expected["letters"], ran.rows["letters"])
     assert len(expected["letters"]) == ran.letters
 
 
@@ -139,13 +152,11 @@ def test_a_key_with_many_rows_costs_no_more_than_its_pairs(rows, monkeypatch):
     """One key, a row each millisecond, d = 1 ms: at most three partners a row are looked at."""
     looked = []
 
-    equal = join_run.Run._equal
+    def looking(begin, count):
+        looked.append(int(count.sum()))
+        return join_near.unfolded(begin, count)
 
-    def looking(run, of, asked, found):
-        looked.append(len(found))
-        return equal(run, of, asked, found)
-
-    monkeypatch.setattr(join_run.Run, "_equal", looking)
+    monkeypatch.setattr(join_reach, "unfolded", looking)
     kernel = kernel_of(within="1 ms")
     left, right = (bundle(name, ["a"] * rows, range(rows)) for name in "lr")
     first = kernel.run(Taken(0, [left, NONE["r"]], None, None), kernel.restore(()))
@@ -159,15 +170,15 @@ class Rescaling(_Run):
 
     past: list[pl.DataFrame]
 
-    def _epoch(self, epoch, inputs, before, after):
-        self.past = self.past if epoch else []
+    def _epoch(self, origins, inputs, before, after):
+        self.past = self.past if origins.epoch else []
         width = self.draw.randint(1, 4)
         self.ways = replace(self.ways, width=width)
         self.owners = Owners.spread(slices=self.ways.slices, lanes=width)
         mine = [pl.col("slice").is_in(self.owners.slices_of(lane)) for lane in range(width)]
         self.states = [self.kernel.restore([d.filter(m) for d in self.past]) for m in mine]
         self.deltas = [[] for _ in range(width)]
-        super()._epoch(epoch, inputs, before, after)
+        super()._epoch(origins, inputs, before, after)
         self.past += [delta for deltas in self.deltas for delta in deltas]
 
 
@@ -219,7 +230,7 @@ def test_an_outer_join_holds_the_watermark_back():
     assert (0, 5_000) == (kernel_of("inner").lag, kernel_of("full").lag)
 
 
-@pytest.mark.parametrize("loose", [0, join_run.LOOSE])
+@pytest.mark.parametrize("loose", [0, join_pairs.LOOSE])
 @pytest.mark.parametrize(("watermark", "pairs"), [(10_000, 1), (10_001, 0)])
 def test_a_row_that_can_match_no_more_finds_nothing_while_it_is_in_memory(loose, watermark, pairs):
     """d = 10 ms: left at 0 can match up to the watermark 10 ms, however near right at 4 ms is."""
@@ -227,7 +238,7 @@ def test_a_row_that_can_match_no_more_finds_nothing_while_it_is_in_memory(loose,
     taken = Taken(0, [bundle("l", ["a"], [0]), NONE["r"]], None, None)
     state = kernel.run(taken, kernel.restore(())).state
 
-    with mock.patch.object(join_run, "LOOSE", loose):
+    with mock.patch.object(join_pairs, "LOOSE", loose):
         taken = Taken(1, [NONE["l"], bundle("r", ["a"], [4])], watermark, watermark)
         assert pairs == kernel.run(taken, state).rows["out"].height
 
@@ -241,3 +252,31 @@ def test_a_pair_has_the_later_of_two_times_and_its_own_place():
     rows = kernel.run(taken, state).rows["out"]
 
     assert [(4_000, 7), (2_000, 7)] == rows.select(TIME, OFFSET).rows()
+
+
+def test_letters_that_nobody_reads_are_counted_alone():
+    """d = 5 ms, watermark 10 ms: a row at 4 ms is too late, one at 5 ms is not."""
+    kernel = kernel_of()
+    taken = Taken(0, [bundle("l", ["a", "a"], [4, 5]), NONE["r"]], 10_000, 10_000)
+    given = kernel.run(taken, kernel.restore(()))
+
+    assert ({"out"}, 1) == (set(given.rows), given.letters)
+    assert 1 == given.state.height
+
+
+@pytest.mark.parametrize(
+    ("within", "keys", "asked"),
+    [
+        (20_000_000, ["500"], ["500"]),
+        (20_000_000, ["9999", "0", None], ["0", "9999"]),
+        (1_000, ["500"], ["499", "500", "501"]),
+        (1_000, [], []),
+    ],
+)
+def test_of_many_stored_rows_few_are_looked_at(within, keys, asked):
+    """10,000 rows 1 ms apart, a key each; new ones at 500 ms find those near, or of their keys."""
+    times = range(10_000)
+    stored = Run.of(bundle("l", [f"{at}" for at in times], times), ["k"])
+    new = Run.of(bundle("r", keys, [500] * len(keys)), ["k"])
+
+    assert asked == stored.asked(new, within).rows["k"].to_list()

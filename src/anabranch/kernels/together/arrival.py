@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import permutations
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,10 @@ ID = f"{HIDDEN}id"
 PLACES = 2**32
 """More rows of one epoch in one lane than there are places do not fit into its memory."""
 
+_WIDEST = 2**62
+"""Order columns with greater values, or that make more numbers, are not made one number."""
+_DENSE = 8
+"""Numbers at most that many times as many as rows are counted instead of searched for."""
 _SIDE, _AT = f"{HIDDEN}side", f"{HIDDEN}at"
 
 
@@ -28,8 +33,19 @@ def places(inputs: Sequence[pl.DataFrame]) -> list[npt.NDArray[np.int64]]:
     """
     if sum(frame.height > 0 for frame in inputs) <= 1:
         return [np.arange(frame.height, dtype=np.int64) for frame in inputs]
-    if (deciding := _deciding(inputs)) is not None:
-        return _between(deciding)
+    numbers = _numbered(inputs)
+    if numbers is not None and (found := _between(numbers)) is not None:
+        return found
+    return _sorted(inputs)
+
+
+def ids(epoch: int, place: npt.NDArray[np.int64]) -> pl.Series:
+    """The numbers of rows at these places."""
+    return pl.Series(ID, epoch * PLACES + place, dtype=pl.Int64)
+
+
+def _sorted(inputs: Sequence[pl.DataFrame]) -> list[npt.NDArray[np.int64]]:
+    """The places of rows whatever their order columns are."""
     keys = [
         frame.select(
             *order_columns(frame.columns),
@@ -51,38 +67,52 @@ def places(inputs: Sequence[pl.DataFrame]) -> list[npt.NDArray[np.int64]]:
     return found
 
 
-def _deciding(inputs: Sequence[pl.DataFrame]) -> list[npt.NDArray[np.int64]] | None:
-    """The values of one order column that tells all rows apart, ascending in each input.
+def _numbered(inputs: Sequence[pl.DataFrame]) -> list[npt.NDArray[np.int64]] | None:
+    """One whole number a row that ascends in each input as the order columns do, if there is one.
 
-    The columns before it are the same in all rows. Rows of one source are like that; a sort of all
-    of them would take longer than to join them.
+    It is made of the columns from the left that are whole numbers, as digits. Rows of sources are
+    like that; a sort of all of them would take longer than to join them.
     """
+    found = [np.zeros(frame.height, np.int64) for frame in inputs]
+    width = 1
     for name in order_columns({name for frame in inputs for name in frame.columns}):
         if not all(name in frame.columns and _whole(frame[name]) for frame in inputs):
-            return None
-        values = [frame[name].to_numpy() for frame in inputs if frame.height]
-        if len({each[0] for each in values}) == 1 and all((x == x[0]).all() for x in values):
-            continue
-        together = pl.concat([frame[name] for frame in inputs])
-        ascend = all((each[1:] > each[:-1]).all() for each in values)
-        if not ascend or together.n_unique() < len(together):
-            return None
-        return [frame[name].to_numpy() for frame in inputs]
-    return None
+            break
+        bounds = [(int(x.min()), int(x.max())) for x in (f[name] for f in inputs) if len(x)]  # type: ignore[arg-type]
+        low, high = min(low for low, _ in bounds), max(high for _, high in bounds)
+        width *= high - low + 1
+        if max(width, -low, high) > _WIDEST:
+            break
+        if low < high:
+            digits = (frame[name].to_numpy().astype(np.int64, copy=False) for frame in inputs)
+            found = [
+                number * (high - low + 1) + (digit - low)
+                for number, digit in zip(found, digits, strict=True)
+            ]
+    ascend = all((each[1:] > each[:-1]).all() for each in found)
+    return found if ascend else None
 
 
 def _whole(values: pl.Series) -> bool:
     return values.dtype.is_integer() and not values.null_count()
 
 
-def _between(values: Sequence[npt.NDArray[np.int64]]) -> list[npt.NDArray[np.int64]]:
-    """The places of values that ascend, and of which no two are the same, among all of them."""
-    return [
-        sum((np.searchsorted(other, mine) for other in values), np.zeros(len(mine), np.int64))
-        for mine in values
-    ]
-
-
-def ids(epoch: int, place: npt.NDArray[np.int64]) -> pl.Series:
-    """The numbers of rows at these places."""
-    return pl.Series(ID, epoch * PLACES + place, dtype=pl.Int64)
+def _between(numbers: Sequence[npt.NDArray[np.int64]]) -> list[npt.NDArray[np.int64]] | None:
+    """The places of numbers that ascend in each input among all of them; None where two are one."""
+    full = [each for each in numbers if len(each)]
+    rows = sum(len(each) for each in full)
+    low, high = min(int(each[0]) for each in full), max(int(each[-1]) for each in full)
+    if high - low < _DENSE * rows:
+        taken = np.zeros(high - low + 1, dtype=bool)
+        for each in full:
+            taken[each - low] = True
+        rank = np.cumsum(taken)
+        return [rank[each - low] - 1 for each in numbers] if rank[-1] == rows else None
+    places = [np.arange(len(each), dtype=np.int64) for each in numbers]
+    for mine, other in permutations(range(len(numbers)), 2):
+        below = np.searchsorted(numbers[other], numbers[mine])
+        at = np.minimum(below, len(numbers[other]) - 1)
+        if len(numbers[other]) and (numbers[other][at] == numbers[mine]).any():
+            return None
+        places[mine] += below
+    return places

@@ -7,7 +7,7 @@ How far the watermarks were says which rows have gone already, so state need not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -25,10 +25,12 @@ from anabranch.kernels.bundle import (
     sub,
 )
 from anabranch.kernels.kernel import Given, Taken
+from anabranch.kernels.letters import letters_of
 from anabranch.kernels.together.arrival import ID, PLACES, ids, places
 from anabranch.kernels.together.held import bound_of
 from anabranch.kernels.together.join_order import Parts
-from anabranch.kernels.together.join_run import FARTHEST, Positions, Run
+from anabranch.kernels.together.join_pairs import Pairs
+from anabranch.kernels.together.join_run import FARTHEST, Run
 from anabranch.kernels.together.join_state import (
     MATCHED,
     SIDE,
@@ -37,37 +39,12 @@ from anabranch.kernels.together.join_state import (
     marks_of,
     restored,
 )
+from anabranch.kernels.together.join_tables import LEFT, RIGHT, Table
 from anabranch.program.graph import Graph
-from anabranch.program.operators.operator import OUT
+from anabranch.program.operators.operator import DEAD_LETTERS, OUT, Port
 from anabranch.program.operators.together import Join
 
-LEFT, RIGHT = 0, 1
 _OUTER = {"inner": (), "left": (LEFT,), "right": (RIGHT,), "full": (LEFT, RIGHT)}
-_PLACE = 32
-"""Two positions make one number: no epoch has 2**31 rows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hits:
-    """Pairs of new rows of one side and their partners, by new row and then by arrival."""
-
-    side: int
-    """The later records' side."""
-    later: pl.DataFrame
-    later_at: Positions
-    partner: pl.DataFrame
-    partner_at: Positions
-    stored: bool
-    """Whether the partners came in earlier epochs."""
-
-    @classmethod
-    def of(
-        cls, side: int, later: Run, partner: Run, at: tuple[Positions, Positions], *, stored: bool
-    ) -> Hits:
-        """Put pairs in order; a position is an arrival."""
-        packed = pl.Series((at[0] << _PLACE) | at[1]).sort().to_numpy()
-        later_at, partner_at = packed >> _PLACE, packed & (PLACES - 1)
-        return cls(side, later.rows, later_at, partner.rows, partner_at, stored)
 
 
 @dataclass(frozen=True)
@@ -83,6 +60,8 @@ class JoinKernel:
     schemas: tuple[pl.Schema, pl.Schema]
     right_names: tuple[tuple[str, str], ...]
     parts: Parts
+    letters: bool = False
+    """Whether letters about rows that came too late are read."""
 
     @classmethod
     def of(cls, graph: Graph, op: Join) -> Self:
@@ -90,7 +69,8 @@ class JoinKernel:
         left, right = (graph.output(port).schema for port in op.inputs)
         within, outer = min(op.within, FARTHEST), _OUTER[op.how]
         parts = Parts.of(graph, op)
-        return cls(op.name, op.id, op.on, within, outer, (left, right), op.right_names, parts)
+        schemas, letters = (left, right), bool(graph.consumers(Port(op.id, DEAD_LETTERS)))
+        return cls(op.name, op.id, op.on, within, outer, schemas, op.right_names, parts, letters)
 
     @property
     def lag(self) -> int:
@@ -104,112 +84,113 @@ class JoinKernel:
     def run(self, taken: Taken, state: JoinState) -> Given[JoinState]:
         """Pair the new rows with those stored and with each other, then let go of what is due."""
         low, high = bound_of(taken.before, self.within), bound_of(taken.after, self.within)
-        new, late = self._new(taken, low)
-        hits = list(self._hits(new, state, low))
-        new = self._matched(new, hits)
-        pieces = (*state, Matching(new, self._marks(hits)))
-        rows = [self._pairs(hits, new)]
+        inputs, late = self._in_time(taken.rows, low)
+        stored = list(state)
+        found = Pairs.of(self._tables(taken.epoch, inputs, stored), self.within, low)
+        pairs, *columns = self._same(found)
+        pieces = (*stored, Matching(self._matched(pairs), self._marks(pairs)))
+        rows = [self._beside(pairs, *columns)]
         if high is not None and self.outer:
             rows += self._alone(pieces, low, high)
         held = pieces[-1] if high is None else pieces[-1].kept(high)
         out = pl.concat(rows, how="diagonal") if len(rows) > 1 else rows[0]
-        return Given({OUT: out}, state.then(held, high), held.delta(high), letters=late)
+        letters = sum(rows.height for rows in taken.rows) - sum(rows.height for rows in inputs)
+        given = {OUT: out, **late}
+        return Given(given, state.then(held, high), held.delta(high), letters=letters)
 
-    def _new(self, taken: Taken, low: int | None) -> tuple[tuple[Run, Run], int]:
-        """The new rows that are not too late, in the order in which they are taken."""
-        inputs = taken.rows
-        if low is not None:
-            inputs = [_not_before(rows, low) for rows in inputs]
-        late = sum(rows.height for rows in taken.rows) - sum(rows.height for rows in inputs)
+    def _tables(
+        self, epoch: int, inputs: Sequence[pl.DataFrame], stored: Sequence[Matching]
+    ) -> tuple[Table, Table]:
+        """The rows of either side that an epoch looks at."""
+        place = places(inputs)
+        new = [
+            Run.of(rows.hstack([ids(epoch, at)]), self.on)
+            for rows, at in zip(inputs, place, strict=True)
+        ]
         left, right = (
-            Run.of(self._stored(rows, side).hstack([ids(taken.epoch, place)]), self.on)
-            for side, (rows, place) in enumerate(zip(inputs, places(inputs), strict=True))
+            Table(
+                [
+                    *(piece.sides[side].asked(new[1 - side], self.within) for piece in stored),
+                    new[side],
+                ],
+                place[side],
+            )
+            for side in (LEFT, RIGHT)
         )
-        return (left, right), late
+        return left, right
 
-    def _stored(self, rows: pl.DataFrame, side: int) -> pl.DataFrame:
-        return rows[[*self.schemas[side], *order_columns(rows.columns), TIME, SLICE]]
-
-    def _hits(self, new: tuple[Run, Run], state: JoinState, low: int | None) -> Iterator[Hits]:
-        """Pairs of new rows with stored ones, the oldest first, then with each other."""
-        for side, later in enumerate(new):
-            if later.height:
-                for piece in state:
-                    partner = piece.sides[1 - side]
-                    at = partner.partners(later, self.within, low)
-                    yield Hits.of(side, later, partner, at, stored=True)
-        left, right = new
-        if left.height and right.height:
-            at_left, at_right = right.partners(left, self.within, low)
-            came = left.rows[ID].to_numpy()[at_left] < right.rows[ID].to_numpy()[at_right]
-            at = (at_right[came], at_left[came])
-            yield Hits.of(RIGHT, right, left, at, stored=False)
-            at = (at_left[~came], at_right[~came])
-            yield Hits.of(LEFT, left, right, at, stored=False)
+    def _in_time(
+        self, given: Sequence[pl.DataFrame], low: int | None
+    ) -> tuple[Sequence[pl.DataFrame], Mapping[str, pl.DataFrame]]:
+        """The rows that are not too late, and letters about the others where they are read."""
+        inputs, letters = [], []
+        for schema, rows in zip(self.schemas, given, strict=True):
+            late = _before(rows, low)
+            kept = rows.filter(pl.col(TIME) >= low) if late.height else rows
+            inputs.append(kept[[*schema, *order_columns(rows.columns), TIME, SLICE]])
+            if self.letters:
+                letters.append(letters_of(self.operator, late, list(schema), "late"))
+        return inputs, {DEAD_LETTERS: in_order(letters)} if self.letters else {}
 
     # Pairs
 
-    def _pairs(self, hits: Sequence[Hits], new: tuple[Run, Run]) -> pl.DataFrame:
-        found = [self._beside(each) for each in hits if len(each.later_at)]
-        if not found:
-            nothing = np.empty(0, np.int64)
-            hit = Hits.of(RIGHT, new[RIGHT], new[LEFT], (nothing, nothing), stored=False)
-            return self._beside(hit)
-        if len(found) == 1:
-            return found[0]
-        rows = pl.concat(found, how="diagonal")
-        later = [each.later[ID].gather(each.later_at) for each in hits if len(each.later_at)]
-        # Of one later record the pieces come in the order of their age.
-        order = np.argsort(pl.concat(later).to_numpy(), kind="stable")
-        return rows[order]
+    def _same(self, pairs: Pairs) -> tuple[Pairs, pl.DataFrame, pl.DataFrame]:
+        """The pairs with the same keys, and the visible columns of either side."""
+        left, right = pairs.tables
+        names = [*self.on, *(name for name, _ in self.right_names)]
+        one = left.columns(list(self.schemas[LEFT]))[pairs.left]
+        two = right.columns(names)[pairs.right]
+        # Polars' equality is that of M6 for all that can be a key of one type.
+        same = [one[name] == two[name] for name in self.on]
+        if all(each.all() for each in same):
+            return pairs, one, two
+        keep = pl.Series(np.logical_and.reduce([each.to_numpy() for each in same]))
+        return pairs.only(keep), one.filter(keep), two.filter(keep)
 
-    def _beside(self, hits: Hits) -> pl.DataFrame:
+    def _beside(self, pairs: Pairs, one: pl.DataFrame, two: pl.DataFrame) -> pl.DataFrame:
         """The columns of both, and the hidden ones."""
-        left, right = list(self.schemas[LEFT]), [name for name, _ in self.right_names]
-        mine, theirs = (left, right) if hits.side == LEFT else (right, left)
-        order = order_columns(hits.later.columns)
-        new = hits.later[[*mine, *order, SLICE, TIME]][hits.later_at]
-        old = hits.partner[[*theirs, ID, TIME]][hits.partner_at]
-        one, two = (new, old) if hits.side == LEFT else (old, new)
+        new = [table.new.rows for table in pairs.tables]
+        hidden = [rows.select(*order_columns(rows.columns), SLICE) for rows in new]
+        order = pl.concat(hidden, how="diagonal", rechunk=True)[pairs.later]
+        numbers = [run.rows[ID] for table in pairs.tables for run in table.runs]
         return pl.DataFrame(
             [
-                *(one[name] for name in left),
+                *one,
                 *(two[name].alias(to) for name, to in self.right_names),
-                *(new[name] for name in [*order, SLICE]),
-                pl.Series(TIME, np.maximum(new[TIME].to_numpy(), old[TIME].to_numpy())),
-                old[ID].alias(sub(self.number)),
+                *(order[name] for name in [*order_columns(order.columns), SLICE]),
+                pairs.times.alias(TIME),
+                pl.concat(numbers, rechunk=True).gather(pairs.partner).alias(sub(self.number)),
             ]
         )
 
     # Rows that leave alone
 
-    def _matched(self, new: tuple[Run, Run], hits: Sequence[Hits]) -> tuple[Run, Run]:
+    def _matched(self, pairs: Pairs) -> tuple[Run, Run]:
         """The new rows, with whether they have a partner already."""
-        flags = [np.zeros(run.height, dtype=bool) for run in new]
-        for each in hits:
-            flags[each.side][each.later_at] = True
-            if not each.stored:
-                flags[1 - each.side][each.partner_at] = True
         left, right = (
-            run.with_column(pl.Series(MATCHED, flags[side]))
+            table.new.with_column(pl.Series(MATCHED, pairs.met(side)[table.stored :]))
             if side in self.outer
-            else run.without_order()
-            for side, run in enumerate(new)
+            else table.new.without_order()
+            for side, table in enumerate(pairs.tables)
         )
         return left, right
 
-    def _marks(self, hits: Sequence[Hits]) -> pl.DataFrame:
+    def _marks(self, pairs: Pairs) -> pl.DataFrame:
         """Marks for the older rows of outer sides that have a partner now."""
-        marks = [
-            each.partner.select(
-                pl.lit(1 - each.side, pl.UInt8).alias(SIDE),
-                pl.col(SLICE).cast(pl.UInt16).alias("slice"),
-                pl.col(ID).alias("id"),
-                pl.col(TIME).alias("time"),
-            )[np.unique(each.partner_at)]
-            for each in hits
-            if each.stored and 1 - each.side in self.outer and len(each.partner_at)
-        ]
+        marks = []
+        for side in self.outer:
+            table = pairs.tables[side]
+            met = pl.Series(pairs.met(side)[: table.stored])
+            marks.append(
+                table.columns([SLICE, ID, TIME])[: table.stored]
+                .filter(met)
+                .select(
+                    pl.lit(side, pl.UInt8).alias(SIDE),
+                    pl.col(SLICE).cast(pl.UInt16).alias("slice"),
+                    pl.col(ID).alias("id"),
+                    pl.col(TIME).alias("time"),
+                )
+            )
         return marks_of(marks)
 
     def _alone(self, pieces: Sequence[Matching], low: int | None, high: int) -> list[pl.DataFrame]:
@@ -253,6 +234,8 @@ class JoinKernel:
         )
 
 
-def _not_before(rows: pl.DataFrame, low: int) -> pl.DataFrame:
+def _before(rows: pl.DataFrame, low: int | None) -> pl.DataFrame:
     least = rows[TIME].min()
-    return rows if least is None or least >= low else rows.filter(pl.col(TIME) >= low)  # type: ignore[operator]
+    if low is None or least is None or least >= low:  # type: ignore[operator]
+        return rows.clear()
+    return rows.filter(pl.col(TIME) < low)
