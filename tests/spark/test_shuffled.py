@@ -208,7 +208,7 @@ def test_what_lanes_did_not_get_is_made_again(
 
     def spoiling(self, name, tasks, made):
         dones = keep(self, name, tasks, made)
-        places = dones[0].part["places"]
+        places = dones[0].parts[0]["places"]
         if not spoilt:
             lane = next(iter(places))
             places[lane][1] ^= 1

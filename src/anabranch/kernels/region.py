@@ -295,7 +295,7 @@ class _StageLowering:
         if isinstance(op, windowed.WindowAggregate | windowed.WindowApply):
             return self._window(op)
         kernel = _KERNELS[type(op)](graph, op)
-        if isinstance(kernel, TimeOrderKernel) and _held_before_letters(graph):
+        if isinstance(kernel, TimeOrderKernel | JoinKernel) and _held_before_letters(graph):
             return replace(kernel, carried=tuple(FROM))
         return kernel
 

@@ -62,6 +62,8 @@ class JoinKernel:
     parts: Parts
     letters: bool = False
     """Whether letters about rows that came too late are read."""
+    carried: tuple[str, ...] = ()
+    """Hidden columns that are kept with a row: where it comes from, if a dead letter may tell."""
 
     @classmethod
     def of(cls, graph: Graph, op: Join) -> Self:
@@ -127,7 +129,8 @@ class JoinKernel:
         for schema, rows in zip(self.schemas, given, strict=True):
             late = _before(rows, low)
             kept = rows.filter(pl.col(TIME) >= low) if late.height else rows
-            inputs.append(kept[[*schema, *order_columns(rows.columns), TIME, SLICE]])
+            hidden = [*order_columns(rows.columns), TIME, SLICE, *self.carried]
+            inputs.append(kept[[*schema, *hidden]])
             if self.letters:
                 letters.append(letters_of(self.operator, late, list(schema), "late"))
         return inputs, {DEAD_LETTERS: in_order(letters)} if self.letters else {}
@@ -150,14 +153,14 @@ class JoinKernel:
     def _beside(self, pairs: Pairs, one: pl.DataFrame, two: pl.DataFrame) -> pl.DataFrame:
         """The columns of both, and the hidden ones."""
         new = [table.new.rows for table in pairs.tables]
-        hidden = [rows.select(*order_columns(rows.columns), SLICE) for rows in new]
+        hidden = [rows.select(*order_columns(rows.columns), SLICE, *self.carried) for rows in new]
         order = pl.concat(hidden, how="diagonal", rechunk=True)[pairs.later]
         numbers = [run.rows[ID] for table in pairs.tables for run in table.runs]
         return pl.DataFrame(
             [
                 *one,
                 *(two[name].alias(to) for name, to in self.right_names),
-                *(order[name] for name in [*order_columns(order.columns), SLICE]),
+                *(order[name] for name in [*order_columns(order.columns), SLICE, *self.carried]),
                 pairs.times.alias(TIME),
                 pl.concat(numbers, rechunk=True).gather(pairs.partner).alias(sub(self.number)),
             ]
@@ -231,6 +234,7 @@ class JoinKernel:
             pl.lit(side, pl.Int8).alias(self.parts.side),
             (pl.col(ID) // PLACES).alias(self.parts.epoch),
             *parts,
+            *self.carried,
         )
 
 

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import polars as pl
 
 from anabranch.compiler.plan import HIDDEN
-from anabranch.kernels.bundle import SLICE, TIME, order_columns
+from anabranch.kernels.bundle import FROM, SLICE, TIME, order_columns
 from anabranch.kernels.together.arrival import ID
 from anabranch.kernels.together.held import HeldState
 from anabranch.kernels.together.join_run import Run
@@ -132,7 +132,10 @@ def _told(rows: pl.DataFrame, side: int) -> pl.DataFrame:
             for name in rows.columns
             if name not in hidden
         ),
-        *(pl.col(name).alias(f"o:{name}") for name in order_columns(hidden)),
+        *(
+            pl.col(name).alias(f"o:{name}")
+            for name in [*order_columns(hidden), *(each for each in FROM if each in hidden)]
+        ),
     )
 
 
