@@ -11,8 +11,8 @@ from anabranch.compiler.compile import plan_of
 from anabranch.epoch.watermarks import SourceTime
 from anabranch.kernels.bundle import visible
 from anabranch.kernels.lane_task import LaneState
-from anabranch.kernels.region import lower_head, lower_lanes
-from anabranch.kernels.results import EpochInput, TaskError
+from anabranch.kernels.region import lower
+from anabranch.kernels.results import EpochInput, HeadResult, TaskError
 from anabranch.state.slices import Owners
 
 SLICES = 128
@@ -25,9 +25,11 @@ class Tasks:
         """Compile and lower the program; its one source has one partition."""
         plan = plan_of(program.freeze())
         owners = Owners.spread(slices=slices, lanes=1)
-        self._head = lower_head(plan).route(owners)
-        self._lane = lower_lanes(plan)
-        self._time = SourceTime((0,), plan.read.lateness)
+        lowered, (read,) = lower(plan), plan.graph.sources
+        self._owners, self._name = owners, read.name
+        self._head = lowered.heads[0].route(owners)
+        self._lane = lowered.stages[0] if lowered.stages else None
+        self._time = SourceTime((0,), read.lateness)
         self._epochs = self._rows = 0
         self._state = LaneState({}) if self._lane is None else self._lane.restore({})
 
@@ -54,14 +56,23 @@ class Tasks:
         done = frozenset({0}) if last else frozenset[int]()
         self._time = self._time.after({0: max(times, default=None)}, finished=done)
         number, self._epochs = self._epochs, self._epochs + 1
-        parts = [part for result in results for part in result.parts.values()]
+        parts = [part for result in results for part in result.parts.get(0, {}).values()]
         if self._lane is None:
             return [visible(part) for part in parts]
-        given = EpochInput(number, parts, before, self._time.watermark)
-        made = self._lane.run([given], self._state)
+        marks = {self._name: (before, self._time.watermark)}
+        given = EpochInput(number, self._entries(results), marks)
+        made = self._lane.run([given], self._state, self._owners)
         _require(made.error)
         self._state = made.state.fold()
-        return [visible(made.outputs[0].rows)]
+        return [visible(part[0]) for part in made.outputs[0].parts.values()]
+
+    def _entries(self, results: Sequence[HeadResult]) -> dict[int, list[pl.DataFrame]]:
+        """What the heads gave for each entry of the lane: exits and entries are in one order."""
+        found: dict[int, list[pl.DataFrame]] = {}
+        for result in results:
+            for number, parts in result.parts.items():
+                found.setdefault(number, []).extend(parts.values())
+        return found
 
 
 def _require(error: TaskError | None) -> None:

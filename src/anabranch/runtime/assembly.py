@@ -15,6 +15,7 @@ from uuid import uuid4
 from anabranch.clock import Clock
 from anabranch.compiler.compile import plan_of
 from anabranch.compiler.staged import Stage, StagedPlan
+from anabranch.epoch.bundles import Bundles
 from anabranch.epoch.machine import Known, Machine, Rules
 from anabranch.epoch.protocol import Offer
 from anabranch.epoch.triggers import Trigger
@@ -52,6 +53,8 @@ class Settings:
     durability: Durability = "process"
     keep: int | None = 100
     """Commits that can be gone back to; None: all."""
+    bundles: Bundles | None = None
+    """How rows are bundled where they come in; None: as few as keep all slots busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +222,7 @@ def _loop(  # noqa: PLR0913, PLR0917 - all that a loop is made of
     if trigger.bounded:
         for intake in intakes.values():
             intake.freeze_end()
-    loop = Loop(deployment, executor, commits, machine, intakes, clock)
+    loop = Loop(deployment, executor, commits, machine, intakes, clock, settings.bundles)
     same = recovered.commit is not None and recovered.commit.owners == deployment.owners.of
     loop.resume(plans, _strands(recovered, deployment), same=same)
     return loop

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import polars as pl
 
+from anabranch.epoch.bundles import Bundles
 from anabranch.epoch.protocol import Offer
 from anabranch.ids import Offset, Partition
 from anabranch.program.operators.edges import Read
@@ -56,15 +57,20 @@ class Intake:
         for partition, (_, end) in offer.offsets.items():
             self._positions[partition] = end
 
-    def splits(self, offer: Offer) -> list[tuple[int, Any]]:
+    def splits(self, offer: Offer, bundles: Bundles | None = None) -> list[tuple[int, Any]]:
         """The splits of an epoch with the index of their partition, in order (M5)."""
-        found = []
+        found = list(self._planned(offer, None))
+        size = None if bundles is None else bundles.size(_rows(offer), len(found))
+        return found if size is None else list(self._planned(offer, size))
+
+    def _planned(self, offer: Offer, size: int | None) -> Iterator[tuple[int, Any]]:
         for index, partition in enumerate(self._source.partitions()):
-            start, end = offer.offsets.get(partition, (None, None))
-            if start != end:
-                planned = self._source.plan({partition: start}, {partition: end})
-                found += [(index, split) for split in planned]
-        return found
+            at, end = offer.offsets.get(partition, (None, None))
+            while at != end:
+                to = self._source.limit(partition, at, end, size)
+                for split in self._source.plan({partition: at}, {partition: to}):
+                    yield index, split
+                at = to
 
     def _at(self, partition: Partition) -> Offset:
         if partition not in self._positions:
@@ -79,3 +85,13 @@ class Intake:
             known = hint if hint.tzinfo is not None else hint.replace(tzinfo=UTC)
             return int((known - _EPOCH) // timedelta(microseconds=1))
         return int(hint) * time.tick
+
+
+def _rows(offer: Offer) -> int | None:
+    """How many rows an offer holds, where offsets count them."""
+    total = 0
+    for start, end in offer.offsets.values():
+        if not isinstance(start, int) or not isinstance(end, int):
+            return None
+        total += end - start
+    return total

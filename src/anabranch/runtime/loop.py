@@ -17,6 +17,7 @@ from typing import Any
 from uuid import uuid4
 
 from anabranch.clock import Clock
+from anabranch.epoch.bundles import Bundles, EvenBundles
 from anabranch.epoch.machine import Machine
 from anabranch.epoch.protocol import (
     Command,
@@ -70,6 +71,8 @@ class _Epoch:
     source: int
     """Its source's number."""
     offer: Offer
+    splits: tuple[tuple[int, Any], ...] | None = None
+    """Each with the index of its partition, once they are planned."""
     heads: dict[int, HeadDone] = field(default_factory=dict)
     """By split."""
     lanes: dict[tuple[int, int], EpochDone] = field(default_factory=dict)
@@ -112,11 +115,13 @@ class Loop:
         machine: Machine,
         intakes: Mapping[str, Intake],
         clock: Clock,
+        bundles: Bundles | None = None,
     ) -> None:
         """Everything is given: nothing here decides."""
         self._deployment, self._executor, self._commits = deployment, executor, commits
         self._machine, self._intakes, self._clock = machine, intakes, clock
         self._session = SessionMachine(executor.slots, heads=executor.slots)
+        self._bundles = EvenBundles(executor.slots) if bundles is None else bundles
         self._epochs: dict[int, _Epoch] = {}
         """By ticket."""
         self._lanes = {place: _Lane() for place in self._places()}
@@ -182,6 +187,8 @@ class Loop:
             wait([pending])
         self._watch.add("job", self._clock.elapsed() - began)
         self._absorb(cycle, pending)
+        rows = sum(self._rows(work.ticket) for work in cycle.heads)
+        self._bundles = self._bundles.learn(rows, self._clock.elapsed() - began)
         waiting = sum(1 for work in self._machine.ready() if not isinstance(work, LaneWork))
         self._session = self._session.learn(cycle, self._clock.elapsed() - began, waiting)
         return True
@@ -318,10 +325,13 @@ class Loop:
         items = []
         for work in cycle.heads:
             known = self._epochs[work.ticket]
-            intake = self._intakes[self._deployment.inputs[known.source].name]
+            if known.splits is None:
+                # Once: rows are ordered by their split, and repeated work must give the same.
+                intake = self._intakes[self._deployment.inputs[known.source].name]
+                known.splits = tuple(intake.splits(known.offer, self._bundles))
             items += [
                 HeadItem(known.source, work.ticket, work.attempt, number, partition, split)
-                for number, (partition, split) in enumerate(intake.splits(known.offer))
+                for number, (partition, split) in enumerate(known.splits)
             ]
         return items
 
@@ -404,6 +414,9 @@ class Loop:
             return
         self._take_lanes(cycle, result.lanes)
         self._take_heads(cycle, result.heads)
+
+    def _rows(self, ticket: int) -> int:
+        return sum(done.rows for done in self._epochs[ticket].heads.values())
 
     def _count(self, kind: str, dones: Sequence[HeadDone | LaneDone]) -> None:
         for done in dones:
