@@ -303,3 +303,26 @@ def test_any_interleaving_commits_every_epoch_once_in_order(data):
     for epoch, before, after in watermarks:
         assert by_epoch[epoch] == (before, after)
         assert before is None or after >= before
+
+
+# Partitions without rows
+
+
+def quiet(idle):
+    return Offer({0: (5, 5), 1: (9, 9)}, NONE, None, more=False, idle=frozenset(idle))
+
+
+def test_a_partition_that_goes_idle_is_told_once_and_holds_the_watermark_no_more():
+    m = Machine(Rules(every=0), Known({"": SourceTime((0, 1), lateness=0)}, {}, {}))
+    both = Offer({0: (0, 5), 1: (0, 9)}, NONE, None, more=False)
+    planned(m, both)
+    m.take(head(0))
+    m.handle(HeadsDone(0, {0: 20, 1: 90}, {0: 5, 1: 9}))
+    assert [] == m.handle(Offered(quiet([]), 10.0))
+    commands = m.handle(Offered(quiet([0]), 11.0))
+    assert [Cut, PlanEpoch] == [type(each) for each in commands]
+    m.handle(Planned(1))
+    assert [] == m.handle(Offered(quiet([0]), 12.0))
+    m.take(head(1))
+    m.handle(HeadsDone(1, {}, {}))
+    assert [(None, 20), (20, 90)] == [work.marks[""] for work in m.ready()]

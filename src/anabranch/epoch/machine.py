@@ -147,6 +147,8 @@ class _Source:
 
     name: str
     finished: frozenset[Partition]
+    idle: frozenset[Partition] = frozenset()
+    """As the last epoch that was cut has it."""
     due: float | None = None
     exhausted: bool = False
     partitions: tuple[Partition, ...] = field(default=())
@@ -322,7 +324,8 @@ class Machine:
         source, offer = self._sources[event.source], event.offer
         if source.due is None:
             source.due = event.at
-        news = offer.forced or not offer.empty or not offer.finished <= source.finished
+        ends = not offer.finished <= source.finished
+        news = offer.forced or not offer.empty or ends or not offer.idle <= source.idle
         if self._rules.bounded and not news:
             source.exhausted = True
             return []
@@ -344,6 +347,7 @@ class Machine:
 
     def _cut(self, name: str, offer: Offer) -> None:
         self._sources[name].finished |= offer.finished
+        self._sources[name].idle = offer.idle
 
     def _planned(self, event: Planned) -> list[Command]:
         (each,) = [c for c in self._containers.values() if c.epoch == event.epoch]
@@ -395,7 +399,10 @@ class Machine:
     def _time_after(self, each: Container) -> SourceTime:
         assert each.heads is not None
         return self._known.times[each.source].after(
-            each.heads.greatest, finished=each.offer.finished, hint=each.offer.hint
+            each.heads.greatest,
+            idle=each.offer.idle,
+            finished=each.offer.finished,
+            hint=each.offer.hint,
         )
 
     # Lanes and commits

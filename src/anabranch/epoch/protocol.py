@@ -18,6 +18,8 @@ class Offer:
     hint: int | None
     more: bool
     """Whether there is something behind this offer already."""
+    idle: frozenset[Partition] = frozenset()
+    """Partitions that have been empty for as long as the program allows; not merely blocked."""
     forced: bool = False
     """Whether an epoch is wanted at once, even of nothing: it brings a commit."""
 

@@ -256,7 +256,9 @@ def _offer(plan: EpochPlan) -> Offer:
     if hint is not None and not isinstance(hint, int):
         message = f"epoch {plan.epoch} of the checkpoint has a hint that is no time: {hint!r}"
         raise ProgramError(message)
-    return Offer(plan.offsets, frozenset(plan.finished), hint, more=False)
+    return Offer(
+        plan.offsets, frozenset(plan.finished), hint, more=False, idle=frozenset(plan.idle)
+    )
 
 
 def _strands(recovered: Recovered, deployment: Deployment) -> dict[int, dict[str, Strand]]:

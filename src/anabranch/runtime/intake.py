@@ -27,6 +27,7 @@ class Intake:
         self._read, self._source, self._max_rows = read, read.source, max_rows
         self._positions = dict(positions or {})
         self._end: Mapping[Partition, Offset] | None = None
+        self._empty_since: dict[Partition, float] = {}
 
     @property
     def positions(self) -> Mapping[Partition, Offset]:
@@ -37,8 +38,8 @@ class Intake:
         """Read up to what is there now and no further."""
         self._end = dict(self._source.latest())
 
-    def look(self) -> Offer:
-        """What the next epoch could hold."""
+    def look(self, now: float = 0.0) -> Offer:
+        """What the next epoch could hold, at this moment of the clock (seconds)."""
         latest = self._source.latest() if self._end is None else self._end
         offsets: dict[Partition, tuple[Offset, Offset]] = {}
         finished, more = set(), False
@@ -49,8 +50,21 @@ class Intake:
             more = more or cut != end
             if cut == end and self._source.finished(partition):
                 finished.add(partition)
+            self._note(partition, now, empty=start == end)
         hint = None if more else self._hint()
-        return Offer(offsets, frozenset(finished), hint, more)
+        idle = frozenset(p for p in offsets if p not in finished and self._idle(p, now))
+        return Offer(offsets, frozenset(finished), hint, more, idle)
+
+    def _note(self, partition: Partition, now: float, *, empty: bool) -> None:
+        """Note since when a partition is empty; nothing that came could have gone between looks."""
+        if empty:
+            self._empty_since.setdefault(partition, now)
+        else:
+            self._empty_since.pop(partition, None)
+
+    def _idle(self, partition: Partition, now: float) -> bool:
+        timeout, since = self._read.idle_timeout, self._empty_since.get(partition)
+        return timeout is not None and since is not None and now - since >= timeout / 1_000_000
 
     def take(self, offer: Offer) -> None:
         """Note that an offer was planned."""

@@ -233,7 +233,7 @@ class Loop:
         planned, caught_up = False, self._machine.at_end(source)
         while self._machine.wants_offer(source):
             with self._watch("latestOffset"):
-                offer = self._intakes[source].look()
+                offer = self._intakes[source].look(self._clock.elapsed())
             forced = self._forced if not self._asking else not offer.empty
             caught_up = not offer.more
             given = Offered(replace(offer, forced=forced), self._clock.elapsed(), source)
@@ -303,6 +303,7 @@ class Loop:
             epoch,
             source,
             offer.offsets,
+            idle=tuple(offer.idle),
             finished=tuple(offer.finished),
             hint=offer.hint,
             lanes=self._deployment.lanes,
