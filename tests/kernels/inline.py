@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 import polars as pl
@@ -92,7 +93,8 @@ class _Run:
                 break
         return self.ran
 
-    def _heads(self, cut: Cut) -> list[dict[int, pl.DataFrame]]:
+    def _heads(self, cut: Cut) -> list[tuple[tuple[int, int], dict[int, pl.DataFrame]]]:
+        """The parts of every split, with its place: the number of the partition, the first row."""
         source, found = self.plan.read.source, []
         for index, partition in enumerate(source.partitions()):
             start, end = cut.offsets.get(partition, (0, 0))
@@ -103,7 +105,8 @@ class _Run:
                 self.ran.letters += result.letters
                 self.ran.error = self.ran.error or result.error
                 self._see(partition, result.greatest_time)
-                found.append({lane: self._moved(part) for lane, part in result.parts.items()})
+                parts = {lane: self._moved(part) for lane, part in result.parts.items()}
+                found.append(((index, start), parts))
                 start = to
         self.draw.shuffle(found)
         return found
@@ -134,17 +137,22 @@ class _Run:
         return self.watermark
 
     def _direct(self, group) -> None:
+        """Rows that no lane takes are in order within their split."""
         for _, parts, _, _ in group:
-            frames = [part for each in parts for part in each.values()]
-            if frames:
-                self.ran.rows += visible(in_order(frames)).rows(named=True)
+            for _, found in sorted(parts, key=itemgetter(0)):
+                for rows in found.values():
+                    self.ran.rows += visible(rows).rows(named=True)
 
     def _lanes(self, group, states, deltas) -> bool:
         outputs: list[list[Any]] = [[] for _ in group]
         for lane in range(len(states)):
             inputs = [
                 EpochInput(
-                    number, [p[lane] for p in parts if lane in p], before, after, self._from(number)
+                    number,
+                    [found[lane] for _, found in parts if lane in found],
+                    before,
+                    after,
+                    self._from(number),
                 )
                 for number, parts, before, after in group
             ]
