@@ -18,26 +18,39 @@ SECOND = 1_000_000
 START, END = "window_start", "window_end"
 
 
-def stateless(table: pl.DataFrame) -> Work:
+def stateless(frame: pl.DataFrame) -> pl.DataFrame:
+    """Filter, compute, leave out: Polars one step at a time."""
+    kept = frame.select("t", "name", "n", "x").filter(frame["kind"] == "view")
+    return kept.select("t", "name", y=pl.col("x") * 2 + pl.col("n"))
+
+
+def stateless_lazily(frame: pl.DataFrame) -> pl.DataFrame:
+    """The same as a lazy query."""
+    return _computed(frame).select("t", "name", "y").collect()
+
+
+def looked_up(table: pl.DataFrame) -> Work:
     """Filter, compute, look up, leave out: Polars one step at a time."""
 
     def work(frame: pl.DataFrame) -> pl.DataFrame:
-        kept = frame.select("t", "name", "n", "x").filter(frame["kind"] == "view")
-        made = kept.select("t", "name", y=pl.col("x") * 2.0 + pl.col("n"))
-        return made.join(table, on="name").select("t", "team", "y")
+        return stateless(frame).join(table, on="name").select("t", "team", "y")
 
     return work
 
 
-def lazily(table: pl.DataFrame) -> Work:
+def looked_up_lazily(table: pl.DataFrame) -> Work:
     """The same as a lazy query."""
 
     def work(frame: pl.DataFrame) -> pl.DataFrame:
-        query = frame.lazy().filter(pl.col("kind") == "view")
-        query = query.with_columns(y=pl.col("x") * 2.0 + pl.col("n"))
-        return query.join(table.lazy(), on="name").select("t", "team", "y").collect()
+        joined = _computed(frame).join(table.lazy(), on="name")
+        return joined.select("t", "team", "y").collect()
 
     return work
+
+
+def _computed(frame: pl.DataFrame) -> pl.LazyFrame:
+    viewed = frame.lazy().filter(pl.col("kind") == "view")
+    return viewed.with_columns(y=pl.col("x") * 2 + pl.col("n"))
 
 
 def window_count(frame: pl.DataFrame) -> pl.DataFrame:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -104,10 +105,10 @@ def many_keys(epoch: int, rows: int) -> pl.DataFrame:
     return events(epoch, rows, keys=10 * KEYS)
 
 
-def sides(epoch: int, rows: int) -> pl.DataFrame:
-    """Rows of two sides by turns, of keys of which each side has one a second or so."""
+def sides(epoch: int, rows: int, *, partners: int = 4) -> pl.DataFrame:
+    """Rows of two sides by turns, of keys of which each side has so many a second or so."""
     i = np.arange(epoch * rows, (epoch + 1) * rows, dtype=np.uint64)
-    keys = max(1, rows // 2)
+    keys = max(1, rows // 2 // partners)
     return pl.DataFrame(
         {
             "t": pl.Series(i.astype(np.int64) * 1_000_000 // rows).cast(pl.Datetime("us")),
@@ -131,10 +132,21 @@ def _written(program: ab.Program, stream: Stream) -> ab.Program:
     return program
 
 
-def stateless() -> ab.Program:
-    """Filter, compute, look up, leave out."""
+def _computed() -> tuple[ab.Program, Stream]:
     program, given = _read()
-    made = given.filter(pl.col("kind") == "view").with_columns(y=pl.col("x") * 2.0 + pl.col("n"))
+    viewed = given.filter(pl.col("kind") == "view")
+    return program, viewed.with_columns(y=pl.col("x") * 2 + pl.col("n"))
+
+
+def stateless() -> ab.Program:
+    """Filter, compute, leave out."""
+    program, made = _computed()
+    return _written(program, made.select("t", "name", "y"))
+
+
+def looked_up() -> ab.Program:
+    """Filter, compute, look up, leave out."""
+    program, made = _computed()
     return _written(program, made.lookup(TEAMS, on="name").select("t", "team", "y"))
 
 
@@ -214,7 +226,10 @@ def _rows(name: str, program: Callable[[], ab.Program], *functions: Any, out: An
     return Case(name, program, lambda: by_hand.rows(functions, out), events)
 
 
-STATELESS = Case("stateless", stateless, lambda: by_hand.stateless(TEAMS), events)
+STATELESS = Case("stateless", stateless, lambda: by_hand.stateless, events)
+STATELESS_LAZILY = replace(STATELESS, by_hand=lambda: by_hand.stateless_lazily)
+LOOKUP = Case("stateless, lookup", looked_up, lambda: by_hand.looked_up(TEAMS), events)
+LOOKUP_LAZILY = replace(LOOKUP, by_hand=lambda: by_hand.looked_up_lazily(TEAMS))
 WINDOW = Case("window-count", counted, lambda: by_hand.window_count, events, windowed=True)
 SLIDING = Case(
     "sliding",
@@ -226,6 +241,7 @@ SLIDING = Case(
 BOTH_ROWS = _rows("rows", both_mapped, scored, halved, out=PARTS)
 KEYED = Case("keyed", keyed, lambda: by_hand.Keyed(added, "name", TOTALS), many_keys)
 JOIN = Case("join", joined, lambda: by_hand.Join(WITHIN_US), sides)
+ONE_PARTNER = replace(JOIN, name="join, one partner", events=partial(sides, partners=1))
 
 CASES: Sequence[Case] = (
     WINDOW,
@@ -235,5 +251,6 @@ CASES: Sequence[Case] = (
     KEYED,
     Case("keyed, ttl", lambda: keyed("1 h"), KEYED.by_hand, many_keys),
     JOIN,
+    ONE_PARTNER,
 )
 """Those that are compared with work by hand alone."""

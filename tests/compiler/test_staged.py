@@ -173,11 +173,6 @@ REFUSED = {
         "lookup-1",
         "it has refresh",
     ),
-    "no kernel": (
-        lambda s: s.map_batches(lambda frame: frame, out=EVENTS, elementwise=True),
-        "map_batches-1",
-        "it has elementwise=True",
-    ),
 }
 
 

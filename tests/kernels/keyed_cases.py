@@ -88,7 +88,7 @@ def logs(draw: Any, program: ab.Program, *, max_rows: int = 6) -> list[ab.testin
 
 
 def assert_as_sequential(program: ab.Program, log: list[ab.testing.Cut], lower: Any) -> None:
-    """However work is divided and repeated, rows and their order are the oracle's."""
+    """However work is divided and repeated, rows, letters and their order are the oracle's."""
     __tracebackhide__ = True
     expected = ab.testing.run_sequential(program, log=log)
     letters = None
@@ -98,5 +98,7 @@ def assert_as_sequential(program: ab.Program, log: list[ab.testing.Cut], lower: 
         assert_same_rows(expected["out"], ran.rows["out"])
         assert letters in (None, ran.letters)
         letters = ran.letters
+        if "letters" in expected:
+            assert_same_rows(expected["letters"], ran.rows["letters"])
     if "letters" in expected:
         assert len(expected["letters"]) == letters

@@ -1,6 +1,8 @@
 """Tumbling and sliding windows give what the sequential run gives, however work is divided."""
 
 from dataclasses import dataclass, replace
+from functools import partial
+from unittest import mock
 
 import polars as pl
 import pytest
@@ -9,10 +11,15 @@ from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch.kernels.bundle import OFFSET, PARTITION, SLICE, TIME
+from anabranch.kernels.kernel import Taken
+from anabranch.kernels.results import END
+from anabranch.kernels.windows import grid
 from anabranch.kernels.windows.kernel import WindowKernel
+from anabranch.kernels.windows.layout import Layout
 from anabranch.program.log import Cut
+from anabranch.program.operators.windowed import WindowAggregate
 from tests.kernels.alone import WAYS, run_alone
-from tests.kernels.window_cases import assert_as_sequential, cases
+from tests.kernels.window_cases import AGGREGATES, assert_as_sequential, cases, told
 
 TUMBLING = st.sampled_from([ab.tumbling("2 s"), ab.tumbling("1500 ms"), ab.tumbling("1 ms")])
 SLIDING = st.sampled_from(
@@ -98,6 +105,15 @@ def test_functions_that_fail(data, on_error):
     assert_as_sequential(case, WindowKernel.of)
 
 
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None)
+@given(data=st.data(), allowed=st.booleans())
+def test_windows_that_a_function_fails_on_become_letters(data, allowed):
+    made = partial(told, fn=sometimes_fails, out=OUT)
+    case = data.draw(cases(TUMBLING | SLIDING, allowed=allowed, made=made))
+    assert_as_sequential(case, WindowKernel.of)
+
+
 def fails(key, frame):
     raise ValueError(key)
 
@@ -114,6 +130,113 @@ def test_a_function_sees_its_window_and_the_error_says_which():
     assert ran.error is not None
     assert ran.error.text == "ValueError: ('a',)"
     assert ran.error.record == '{"window_start": 0, "window_end": 10, "k": "a"}'
+
+
+# Many windows at a time
+
+SLID = [
+    "rows", "known", "total", "large", "truths", "floats", "nans", "halves", "money", "spans",
+    "low", "high", "soonest", "longest", "mean", "mean_f", "mean_d", "mean_u", "var", "var_f",
+]  # fmt: skip
+
+
+def slid(draw):
+    names = draw.sample(SLID, 5)
+    return lambda windowed: windowed.agg(**{name: AGGREGATES[name] for name in names})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("room", [0, 10**9])
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), draw=st.randoms(use_true_random=False))
+def test_windows_of_a_grid_are_those_of_their_panes(room, data, draw):
+    case = data.draw(cases(SLIDING, made=slid(draw)))
+    with mock.patch.object(grid, "ROOM", room):
+        assert_as_sequential(case, WindowKernel.of)
+
+
+def test_a_grid_is_made_where_most_keys_are_in_most_panes():
+    kernel = kernel_of(ab.sliding("4 s", "1 s"), n=ab.count(), low=ab.min("n"))
+    windows = kernel.windows
+    dense = panes_of(kernel, [(second, key) for second in range(8) for key in range(9)])
+    sparse = panes_of(
+        kernel, [(second, 10 * second + key) for second in range(8) for key in range(3)]
+    )
+
+    found = windows.slid([dense], 0, 3_000_000)
+
+    assert windows.slid([sparse], 0, 3_000_000) is None
+    assert windows.slid([dense], 0, 0) is None
+    assert found is not None
+    assert [(s * 1_000_000, 4, k) for s in range(4) for k in range(9)] == found.select(
+        "start", "n", "k0"
+    ).rows()
+
+
+# Values that are kept whole
+
+WHOLE = [
+    "different", "colours", "median", "tenth", "all", "lists", "instants", "top", "top_f", "top_by",
+    "range", "len", "ends", "sorted", "joined", "kinds",
+]  # fmt: skip
+
+
+def whole(draw):
+    names = draw.sample(WHOLE, 4)
+    return lambda windowed: windowed.agg(**{name: AGGREGATES[name] for name in names})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", Layout)
+@settings(max_examples=40, deadline=None)
+@given(data=st.data(), draw=st.randoms(use_true_random=False), allowed=st.booleans())
+def test_no_layout_shows(layout, data, draw, allowed):
+    case = data.draw(cases(TUMBLING | SLIDING, allowed=allowed, made=whole(draw)))
+    with mock.patch.object(Layout, "of", return_value=layout):
+        assert_as_sequential(case, WindowKernel.of)
+
+
+@pytest.mark.parametrize(("values", "layers"), [(1, 1), (20, 3)])
+def test_chunks_stand_side_by_side_until_there_are_many(values, layers):
+    """Of 19 bundles 17 become one; lists of few values are copied together at once."""
+    kernel = kernel_of(ab.tumbling("1 h"), all=ab.collect("n"))
+    state = kernel.restore(())
+    for epoch in range(19):
+        rows = rows_of([(epoch, 0)] * values)
+        state = kernel.run(Taken(epoch, [rows], None, None), state).state.fold(epoch + 1)
+
+    (found,) = kernel.run(Taken(19, [rows_of([])], None, END), state).rows["out"]["all"]
+
+    assert layers == len(state.layers)
+    assert [second for second in range(19) for _ in range(values)] == found.to_list()
+
+
+def test_layouts_are_chosen_by_values_a_key():
+    assert Layout.of(pl.Series([], dtype=pl.Int64)) is Layout.COPIES
+    assert Layout.of(pl.Series([1, 2, 3])) is Layout.COPIES
+    assert Layout.of(pl.Series([100, 1])) is Layout.CHUNKS
+
+
+def kernel_of(window, **aggregates):
+    program = ab.Program("by hand")
+    source = ab.sources.Records([], schema={"t": pl.Int64, "k": pl.Int64, "n": pl.Int64})
+    stream = program.read(source, event_time="t")
+    stream.window(window, by="k").agg(**aggregates).write(ab.sinks.Memory("out"))
+    graph = program.freeze()
+    return WindowKernel.of(graph, next(iter(graph.of(WindowAggregate))))
+
+
+def rows_of(rows):
+    """Rows (second, key), whose number is their second."""
+    seconds, keys = [int(s) for s, _ in rows], [int(k) for _, k in rows]
+    columns = {"k": keys, "n": seconds, TIME: [1_000_000 * s for s in seconds]}
+    frame = pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Int64))
+    return frame.with_columns(pl.lit(0, pl.UInt16).alias(SLICE))
+
+
+def panes_of(kernel, rows):
+    given = kernel.run(Taken(0, [rows_of(rows)], None, None), kernel.restore(()))
+    return given.delta.sort("start")
 
 
 # Partials made before the lane

@@ -156,6 +156,13 @@ def cases(draw, windows, *, allowed: bool = False, made: Any = None, late: bool 
     return Case(program, cuts(chance, program))
 
 
+def told(windowed: Any, fn: Any, out: Any) -> Any:
+    """What a function makes of windows, and beside it the letters of those that it fails on."""
+    made = windowed.apply(fn, out=out, on_error="dead_letter")
+    made.dead_letters.write(ab.sinks.Memory("letters"))
+    return made
+
+
 def assert_as_sequential(case: Case, lower: Lower, **options: Any) -> None:
     """Whatever the ways, what comes out is what the sequential run gives, or it fails as well."""
     try:
@@ -169,3 +176,4 @@ def assert_as_sequential(case: Case, lower: Lower, **options: Any) -> None:
             assert expected is not None
             assert_same_rows(expected[sink], rows, **options)
             assert sink != "late" or ran.late == len(rows)
+            assert sink != "letters" or ran.letters == len(rows)

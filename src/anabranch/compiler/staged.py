@@ -40,7 +40,13 @@ ROW_BY_ROW = (
     rowwise.Filter, rowwise.Select, rowwise.WithColumns, rowwise.Drop, rowwise.Rename,
     rowwise.Explode, rowwise.Map, rowwise.FlatMap, rowwise.WithEventTime, together.Lookup,
 )  # fmt: skip
-"""Operators that run on rows of any bundle, wherever it is."""
+"""Operators that do, whatever they are told."""
+
+
+def is_row_by_row(op: Operator) -> bool:
+    """Whether an operator runs on rows of any bundle, wherever it is."""
+    return isinstance(op, ROW_BY_ROW) or (isinstance(op, rowwise.MapBatches) and op.elementwise)
+
 
 _IN_LANES = (
     keyed.Process, keyed.Reduce, keyed.Deduplicate, keyed.Match, windowed.WindowAggregate,
@@ -203,8 +209,7 @@ class _Staging:
 
     def _moves_along(self, op: Operator) -> bool:
         """Whether an operator may run wherever its rows are."""
-        alike = isinstance(op, (*ROW_BY_ROW, rowwise.Split))
-        alike = alike or (isinstance(op, rowwise.MapBatches) and op.elementwise)
+        alike = is_row_by_row(op) or isinstance(op, rowwise.Split)
         return alike and self.plan.traits[op.id].state == "stateless"
 
     def _in_lanes(self, op: Operator) -> tuple[int, int]:
@@ -256,8 +261,6 @@ def _require_kernel(graph: Graph, op: Operator) -> None:
     del graph
     if isinstance(op, together.Lookup) and op.table.refresh is not None:
         _refuse(op, "lookup tables that do not change", "it has refresh")
-    if isinstance(op, rowwise.MapBatches) and op.elementwise:
-        _refuse(op, "map_batches of whole epochs", "it has elementwise=True")
     if not isinstance(op, (Read, Write, *ROW_BY_ROW, *_IN_LANES)):
         have = ", ".join(sorted(kind.kind for kind in (*ROW_BY_ROW, *_IN_LANES)))
         _refuse(op, have, f"there is no kernel for {op.kind} yet")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -14,9 +15,10 @@ from anabranch.kernels.failures import Failed, failing, told
 from anabranch.kernels.letters import letters_of
 from anabranch.kernels.results import HeadResult, TaskError
 from anabranch.kernels.stateless.chain import Chain
+from anabranch.kernels.stateless.columns import filtered, framed
 from anabranch.kernels.stateless.python_rows import records_of
 from anabranch.kernels.stateless.split import Branches
-from anabranch.kernels.times import micros_of
+from anabranch.kernels.times import FARTHEST, micros_of
 from anabranch.kernels.wires import Wire
 from anabranch.program.functions import OnError
 from anabranch.program.operators.operator import DEAD_LETTERS, OUT, Port
@@ -38,7 +40,7 @@ class Entrance:
     on_error: OnError
     """`dead_letter` only where they are read."""
     ordered: bool
-    """Whether rows need order columns."""
+    """Whether rows need order columns: those for sinks leave as they came, split by split."""
     timed: bool
     """Whether rows need their event times beside them."""
 
@@ -72,7 +74,7 @@ class HeadTask:
     """What its being parallel rests on; to be looked at when a task begins and ends."""
     owners: Owners | None = None
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """The source's columns that it reads: a frame may leave out all others."""
         time = self.entrance.event_time
@@ -122,8 +124,7 @@ class HeadTask:
         self._require_columns(frame)
         columns, greatest, missing = [frame[name] for name in entrance.live], None, None
         if entrance.event_time is not None and entrance.time is not None:
-            times = self._times(frame[entrance.event_time], entrance.time)
-            greatest = times.max()
+            times, greatest = self._times(frame[entrance.event_time], entrance.time)
             missing = self._without_time(frame, times)
             if entrance.timed:
                 columns.append(times.alias(TIME))
@@ -131,29 +132,38 @@ class HeadTask:
             columns.append(pl.repeat(None, frame.height, dtype=pl.Int64, eager=True).alias(TIME))
         if entrance.ordered:
             columns += _places(partition_index, first_row, frame.height)
-        bundle = pl.DataFrame(columns)
+        bundle = framed(columns, frame.height)
         if missing is None:
-            return {OUT: bundle}, greatest, 0  # type: ignore[return-value]
-        rows = {OUT: bundle.filter(~missing)}
+            return {OUT: bundle}, greatest, 0
+        rows = {OUT: filtered(bundle, ~missing, entrance.live)}
         if entrance.on_error == "dead_letter":
-            failed = bundle.filter(missing)
+            failed = filtered(bundle, missing, entrance.live)
             errors = [_no_time(entrance.event_time)] * failed.height
             told_of = letters_of(entrance.operator, failed, tuple(entrance.schema), "error", errors)
             rows[DEAD_LETTERS] = told_of
-        return rows, greatest, int(missing.sum())  # type: ignore[return-value]
+        return rows, greatest, int(missing.sum())
 
     def _require_columns(self, frame: pl.DataFrame) -> None:
         """Refuse rows without a column that is read, or with one of another type."""
+        given = frame.schema
         for name in self.columns:
-            expected, found = self.entrance.schema[name], frame.schema.get(name)
+            expected, found = self.entrance.schema[name], given.get(name)
             if found != expected:
                 text = "RunError: the source gave other columns than it said: "
                 text += f"{name!r} is {found or 'missing'}, expected {expected}"
                 raise Failed(TaskError(self.entrance.operator, text))
 
-    def _times(self, values: pl.Series, kind: TimeType) -> pl.Series:
+    def _times(self, values: pl.Series, kind: TimeType) -> tuple[pl.Series, int | None]:
+        """Event times in microseconds, and the greatest."""
+        if kind.tick == 1 and isinstance(values.dtype, pl.Datetime):
+            # They are in the column as they are, which two looks tell; `micros_of` is a query.
+            times = values.cast(pl.Int64)
+            low, high = times.min(), times.max()
+            if low is None or -FARTHEST <= low <= high <= FARTHEST:  # type: ignore[operator]
+                return times, high  # type: ignore[return-value]
         with failing(self.entrance.operator):
-            return micros_of(values, kind)
+            times = micros_of(values, kind)
+        return times, times.max()  # type: ignore[return-value]
 
     def _without_time(self, frame: pl.DataFrame, times: pl.Series) -> pl.Series | None:
         """Which rows have no event time, if any; where that ends the run, it does.

@@ -13,7 +13,15 @@ from typing import Literal
 
 import polars as pl
 
-from anabranch.kernels.bundle import FROM, OFFSET, PARTITION, PHASE, hidden
+from anabranch.kernels.bundle import (
+    FROM,
+    FROM_OFFSET,
+    FROM_PARTITION,
+    OFFSET,
+    PARTITION,
+    PHASE,
+    hidden,
+)
 from anabranch.kernels.failures import as_json, told
 from anabranch.kernels.stateless.python_rows import Record, records_of
 from anabranch.program.operators.operator import DEAD_LETTER_SCHEMA
@@ -99,7 +107,8 @@ class Origins:
             # A row that was held comes from an earlier epoch, and maybe from another source.
             known = letters.select(pl.col(name).alias(to) for name, to in zip(FROM, _ORIGIN))
             found = known.with_columns(pl.col(name).fill_null(found[name]) for name in _ORIGIN)
-        return letters.with_columns(found).select([*DEAD_LETTER_SCHEMA, *hidden(letters)])
+        kept = [name for name in hidden(letters) if name not in (FROM_PARTITION, FROM_OFFSET)]
+        return letters.with_columns(found).select([*DEAD_LETTER_SCHEMA, *kept])
 
     def traced(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Rows of a source with where they come from beside them."""
@@ -122,12 +131,20 @@ class Origins:
             },
             orient="row",
         ).sort(PARTITION, OFFSET)
+        elsewhere = FROM_PARTITION in rows.columns
+        partition, offset = (FROM_PARTITION, FROM_OFFSET) if elsewhere else (PARTITION, OFFSET)
         places = rows.select(
-            pl.col(PARTITION).cast(pl.Int32), pl.col(OFFSET).cast(pl.Int64), at=pl.row_index()
+            pl.col(partition).cast(pl.Int32).alias(PARTITION),
+            pl.col(offset).cast(pl.Int64).alias(OFFSET),
+            at=pl.row_index(),
         ).sort(PARTITION, OFFSET)
         found = places.join_asof(table, on=OFFSET, by=PARTITION, check_sortedness=False)
         found = found.sort("at")
-        by_record = rows[PHASE].is_null() if PHASE in rows.columns else pl.lit(value=True)
+        by_record: pl.Expr | pl.Series = pl.lit(value=True)
+        if elsewhere:
+            by_record = rows[FROM_PARTITION].is_not_null()
+        elif PHASE in rows.columns:
+            by_record = rows[PHASE].is_null()
         return found.select(
             pl.when(by_record).then(pl.lit(self.source, pl.String)).alias("source"),
             pl.when(by_record).then(pl.col("partition")).alias("partition"),

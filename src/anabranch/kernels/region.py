@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import polars as pl
 
-from anabranch.compiler.staged import ROW_BY_ROW, Head, Place, Stage, StagedPlan
+from anabranch.compiler.staged import Head, Place, Stage, StagedPlan, is_row_by_row
 from anabranch.errors import ProgramError
 from anabranch.ids import OperatorId
 from anabranch.kernels.bundle import FROM, OFFSET, PARTITION, SLICE
@@ -136,7 +136,7 @@ def _runs(plan: StagedPlan, place: Place) -> Iterator[tuple[Operator, ...]]:
         if waiting and not _follows(graph, waiting[-1], op):
             yield tuple(waiting)
             waiting = []
-        if _in_chains(op):
+        if is_row_by_row(op):
             waiting.append(op)
         else:
             yield (op,)
@@ -144,16 +144,12 @@ def _runs(plan: StagedPlan, place: Place) -> Iterator[tuple[Operator, ...]]:
         yield tuple(waiting)
 
 
-def _in_chains(op: Operator) -> bool:
-    return isinstance(op, ROW_BY_ROW) or (isinstance(op, rowwise.MapBatches) and op.elementwise)
-
-
 def _follows(graph: Graph, before: Operator, op: Operator) -> bool:
     """Whether an operator can be in one chain with the one before it."""
     port = Port(before.id)
     # A chain's letters are its last operator's.
     alone = len(graph.consumers(port)) == 1 and not _letters_read(graph, before)
-    return alone and _in_chains(op) and op.inputs == (port,)
+    return alone and is_row_by_row(op) and op.inputs == (port,)
 
 
 def _chain(
@@ -179,8 +175,9 @@ class _HeadLowering:
         read = graph[self.head.source]
         assert isinstance(read, Read)
         exits = _exits(plan, self.head)
-        # Partials have no order of their own unless it shows in what they add up to.
-        ordered = any(each.windows is None for each in exits) or not exits
+        # Rows for sinks leave as they came, and each split knows its own place. Partials have no
+        # order of their own unless it shows in what they add up to.
+        ordered = any(each.windows is None and each.sink is None for each in exits)
         nodes = []
         for run in _runs(plan, self.head):
             (wire,) = wires_of(graph, run[0])
@@ -280,7 +277,7 @@ class _StageLowering:
         graph = self.plan.graph
         for run in _runs(self.plan, self.stage):
             wires, port = wires_of(graph, run[0]), Port(run[-1].id)
-            if _in_chains(run[0]):
+            if is_row_by_row(run[0]):
                 needed = tuple(run[-1].outputs[OUT].schema)
                 yield Node(port, wires, _chain(graph, run, needed, ordered=True))
             else:

@@ -109,9 +109,9 @@ def networks(draw: st.DrawFn, *, max_sources: int = 3, max_pieces: int = 5) -> P
         elif kind == "together":
             streams_.append(draw(_TOGETHER)(stream, draw(st.sampled_from(streams_))))
         elif kind == "letters":
-            mapped = stream.map(_halved, out=EVENTS, on_error="dead_letter")
-            streams_.append(mapped)
-            letters.append(mapped.dead_letters)
+            made = draw(_FAILING)(stream)
+            streams_.append(made)
+            letters.append(made.dead_letters)
         else:
             parts = stream.split(some=pl.col("n") > 0)
             streams_ += [parts.some, parts.rest]
@@ -260,6 +260,31 @@ def _joined(stream: Stream) -> Stream:
 
 def _halved(record: Record) -> Record:
     return {**record, "n": 10 // record["n"]}
+
+
+def _halving(record: Record, state: Any) -> Any:
+    state.value = (state.value or 0) + 1
+    yield {**record, "n": state.value // record["n"]}
+
+
+def _halved_frame(frame: pl.DataFrame) -> pl.DataFrame:
+    if frame["n"].null_count():
+        message = "a number is missing"
+        raise ValueError(message)
+    return frame.with_columns(pl.col("n") + 1)
+
+
+_FAILING = st.sampled_from(
+    [
+        lambda s: s.map(_halved, out=EVENTS, on_error="dead_letter"),
+        lambda s: s.key_by("k").process(_halving, out=EVENTS, on_error="dead_letter"),
+        lambda s: s.process(_halving, out=EVENTS, on_error="dead_letter"),
+        lambda s: s.map_batches(_halved_frame, out=EVENTS, on_error="dead_letter"),
+        lambda s: s.map_batches(
+            _halved_frame, out=EVENTS, elementwise=True, on_error="dead_letter"
+        ),
+    ]
+)
 
 
 def _unioned(stream: Stream, other: Stream) -> Stream:

@@ -1,8 +1,14 @@
 """A key's state while its records are taken: Python objects, decoded when they are touched.
 
-What is kept of a key is a cell (value, list and, where state has a time to live, the greatest event
-time), the elements of its map, each by itself, and its timers. A cell knows what is kept of it, and
-tells what is to be kept otherwise.
+What is kept of a key is a cell (its value and, where state has a time to live, the greatest event
+time), the elements of its map and of its list, each by itself, and its timers. A cell knows what is
+kept of it, and tells what is to be kept otherwise. A cell's encoding is one of
+
+    ()                          nothing but a time to live
+    (value,)
+    (value, list)               a list as it was kept before its elements were; only ever read
+    (value, list, True)         the same, and its map has elements
+    (value, [], map, True)      its list has elements, and its map if `map` is true
 """
 
 from __future__ import annotations
@@ -13,7 +19,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from anabranch.errors import CheckpointError
 from anabranch.kernels.keyed.keys import KeyForm, Keys
+from anabranch.kernels.keyed.list import Mark, StateList
 from anabranch.kernels.keyed.map import StateMap
 from anabranch.kernels.keyed.parts import Parts
 from anabranch.kernels.keyed.timers import timer_time
@@ -28,7 +36,9 @@ SEEN = struct.Struct("<q")
 
 Find: TypeAlias = Callable[[Sequence["Cell"]], None]
 """Loads what is kept of new cells."""
-Snapshot: TypeAlias = tuple[bytes, bytes, AbstractSet[int], int | None]
+Snapshot: TypeAlias = tuple[
+    bytes, bytes, AbstractSet[int], int | None, Mark | dict[int, bytes] | None
+]
 
 _NO_TIMERS: AbstractSet[int] = frozenset()
 
@@ -48,8 +58,8 @@ class Cell:
     """What a user's function sees of a key's state."""
 
     __slots__ = (
-        "_elements", "_list", "_map", "_now", "_set", "_was", "code", "compared", "key", "seen",
-        "slice", "timers", "value",
+        "_elements", "_entries", "_list", "_map", "_now", "_set", "_was", "code", "compared", "key",
+        "seen", "slice", "timers", "value",
     )  # fmt: skip
 
     def __init__(self, compared: Any, key: Any, number: int, code: bytes, now: Now) -> None:
@@ -57,24 +67,27 @@ class Cell:
         self.key, self.compared, self.slice, self.code = key, compared, number, code
         self._now = now
         self.value: Any = None
-        self._list: list[Any] | None = None
+        self._list: StateList | None = None
         self._map: StateMap | None = None
         self._elements: dict[int, bytes] | None = None
+        """Of a map that nobody has touched."""
+        self._entries: dict[int, bytes] | None = None
+        """The elements of a list that nobody has touched."""
         self._was: bytes | None = None
         self.timers: AbstractSet[int] = _NO_TIMERS
         self._set: AbstractSet[int] = _NO_TIMERS
         self.seen: int | None = None
 
     def load(
-        self, cell: bytes | None, elements: Parts, timers: Iterable[int], *, ttl: bool
+        self, cell: bytes | None, parts: tuple[Parts, Parts], timers: Iterable[int], *, ttl: bool
     ) -> None:
-        """Decode what is kept of a key."""
+        """Decode what is kept of a key; `parts` are the elements of its map and of its list."""
         self._was = cell
-        self._elements = {at: code for at, code in elements.items() if code is not None} or None
+        self._elements, self._entries = map(_there, parts)
         self._set = frozenset(timers) or _NO_TIMERS
         if cell is None and ttl:
             # Elements and timers are left of a cell that went with its time to live.
-            self.map.clear()
+            self._clear()
             return
         self.timers = self._set
         if cell is None:
@@ -83,8 +96,13 @@ class Cell:
             (self.seen,) = SEEN.unpack_from(cell)
             cell = cell[SEEN.size :]
         kept = decode(cell)
+        if len(kept) > _LONGEST:
+            message = "what is kept of a key has an unknown form"
+            so = f"up to {_LONGEST} are known here"
+            raise CheckpointError(message, have=f"{len(kept)} parts", so=so)
         self.value = kept[0] if kept else None
-        self._list = kept[1] if len(kept) > 1 else None
+        if len(kept) > 1 and kept[1]:
+            self.list = kept[1]
 
     def __repr__(self) -> str:
         """Show what is kept."""
@@ -100,13 +118,14 @@ class Cell:
     @property
     def list(self) -> list[Any]:
         """A list, empty at first."""
-        if self._list is None:
-            self._list = []
-        return self._list
+        found = self._known_list()
+        found.used = True
+        return found
 
     @list.setter  # noqa: A003 - the public name
     def list(self, new: Iterable[Any]) -> None:
-        self._list = [*new]
+        if (known := self._known_list()) is not new:
+            self._list = known.replaced(new)
 
     @property
     def map(self) -> dict[Any, Any]:
@@ -135,12 +154,23 @@ class Cell:
 
     def clear(self) -> None:
         """Forget everything of this key, timers too."""
-        self.value, self._list = None, None
-        if self._map or self._elements:
-            self.map.clear()
-        self.timers = _NO_TIMERS
+        self.value, self.timers = None, _NO_TIMERS
+        self._clear()
 
     # What is kept
+
+    def _clear(self) -> None:
+        """Forget the elements of the map and of the list."""
+        if self._map or self._elements:
+            self.map.clear()
+        if self._list or self._entries:
+            self.list = ()
+
+    def _known_list(self) -> StateList:
+        if self._list is None:
+            self._list = StateList(self._entries)
+            self._entries = None
+        return self._list
 
     def fired(self, at: int) -> None:
         """A timer waits no longer."""
@@ -156,28 +186,45 @@ class Cell:
     def empty(self) -> bool:
         """Whether nothing would be lost by forgetting it."""
         return not (
-            self.value is not None or self._list or self._map or self._elements or self.timers
+            self.value is not None
+            or self.timers
+            or (self._list or self._entries)
+            or (self._map or self._elements)
         )
 
     def snapshot(self) -> Snapshot:
-        """All of it by value; a TypeError names what cannot be kept."""
-        body = _kept((self.value, self._list or []))
-        return body, self._items(), frozenset(self.timers), self.seen
+        """All of it, to go back to; a TypeError names what cannot be kept."""
+        body, items = _kept(self.value, "value"), self._items()
+        # The list last: what it is now becomes what it goes back to.
+        return body, items, frozenset(self.timers), self.seen, self._mark()
 
     def undo(self, before: Snapshot) -> None:
-        """Go back to what it was."""
-        body, items, timers, self.seen = before
-        self.value, self._list = decode(body)
+        """Go back to what it was at the last snapshot."""
+        body, items, timers, self.seen, elements = before
+        self.value = decode(body)
         self.timers = timers
+        if not isinstance(elements, tuple):
+            self._list, self._entries = None, elements
+        elif self._list is not None:
+            self._list = self._list.back(elements)
         try:
             if items == self._items():
                 return
         except TypeError:  # it cannot be kept, and need not be
             pass
-        self.map.replace(decode(items)[0])  # type: ignore[attr-defined]
+        self.map.replace(decode(items))  # type: ignore[attr-defined]
+
+    def _mark(self) -> Mark | dict[int, bytes] | None:
+        """The list, to go back to; as it is kept where nobody has touched it."""
+        if self._list is None:
+            return self._entries
+        try:
+            return self._list.mark()
+        except TypeError as error:
+            raise _unkept(error, "list") from None
 
     def _items(self) -> bytes:
-        return _kept((tuple(self.map.items()),), ("map",))
+        return _kept(tuple(self.map.items()), "map")
 
     def cell_change(self, *, ttl: bool) -> tuple[bytes | None] | None:
         """The cell's new encoding, None where nothing is to be kept; without a tuple: as it was."""
@@ -196,8 +243,16 @@ class Cell:
         try:
             return self._map.changes()
         except TypeError as error:
-            message = f"state.map: {error}"
-            raise TypeError(message) from None
+            raise _unkept(error, "map") from None
+
+    def entry_changes(self) -> dict[int, bytes | None]:
+        """Elements of the list that are to be kept otherwise than before."""
+        if self._list is None:
+            return {}
+        try:
+            return self._list.changes()
+        except TypeError as error:
+            raise _unkept(error, "list") from None
 
     def timer_changes(self, watermark: int | None) -> dict[int, bytes | None]:
         """Timers that were set or cancelled; those that the watermark has passed need no word."""
@@ -211,27 +266,34 @@ class Cell:
         return found
 
     def _encoded(self) -> bytes | None:
-        if self._map or self._elements:
-            return _kept((self.value, self._list or [], True))
-        if self._list:
-            return _kept((self.value, self._list))
-        return None if self.value is None else _kept((self.value,))
+        has_list, has_map = self._list or self._entries, self._map or self._elements
+        if not (has_list or has_map):
+            return None if self.value is None else _kept((self.value,), "value")
+        beside = (bool(has_map), True) if has_list else (True,)
+        return _ALONE[beside] if self.value is None else _kept((self.value, [], *beside), "value")
 
 
 _NOTHING = encode(())
+_ALONE = {beside: encode((None, [], *beside)) for beside in ((False, True), (True, True), (True,))}
+"""The encodings of cells without a value that have elements beside them."""
+_LONGEST = 4
+"""The most parts that a cell's encoding has."""
 
 
-def _kept(parts: tuple[Any, ...], names: Sequence[str] = ("value", "list")) -> bytes:
+def _there(parts: Parts) -> dict[int, bytes] | None:
+    """The parts that there are."""
+    return {at: code for at, code in parts.items() if code is not None} or None
+
+
+def _kept(value: Any, name: str) -> bytes:
     try:
-        return encode(parts)
-    except TypeError:
-        for name, part in zip(names, parts, strict=False):
-            try:
-                encode(part)
-            except TypeError as error:
-                message = f"state.{name}: {error}"
-                raise TypeError(message) from None
-        raise
+        return encode(value)
+    except TypeError as error:
+        raise _unkept(error, name) from None
+
+
+def _unkept(error: TypeError, name: str) -> TypeError:
+    return TypeError(f"state.{name}: {error}")
 
 
 class Cells:

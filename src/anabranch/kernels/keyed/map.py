@@ -8,16 +8,11 @@ touched; of all others only those that were put in or taken out since the last l
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from typing import Any
 
+from anabranch.kernels.keyed.fixed import is_fixed
 from anabranch.state.codec import decode, encode, encode_as
 
-_FIXED = frozenset(
-    {type(None), bool, int, float, str, bytes, datetime, date, time, timedelta, Decimal}
-)
-"""Types whose values never change in place."""
 _GONE: Any = object()
 _NO_DEFAULT: Any = object()
 
@@ -40,7 +35,7 @@ class StateMap(dict[Any, Any]):
             element, value = decode(self._kept[number])
             self._numbers[element] = number
             self._elements[number] = element
-            if type(value) not in _FIXED:
+            if not is_fixed(value):
                 self._loose.add(number)
             super().__setitem__(element, value)
 
@@ -77,7 +72,7 @@ class StateMap(dict[Any, Any]):
             self._next += 1
         super().__setitem__(element, value)
         self._touched.add(number)
-        if type(value) in _FIXED:
+        if is_fixed(value):
             self._loose.discard(number)
         else:
             self._loose.add(number)

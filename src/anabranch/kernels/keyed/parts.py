@@ -25,9 +25,53 @@ LARGE = 4_096
 _Numbers: TypeAlias = npt.NDArray[np.int64]
 Parts: TypeAlias = dict[int, bytes | None]
 """What a key's parts are now, by number; None: there is none any more."""
-Changes: TypeAlias = Mapping[bytes, tuple[int, Parts]]
+ByKey: TypeAlias = Mapping[bytes, tuple[int, Parts]]
 """Parts by encoded key, with the key's slice."""
 _NO_PARTS: Parts = {}
+
+
+class Changes:
+    """Parts that an epoch changed, each once; in columns, as most are written and not sought."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._slices: list[int] = []
+        self._keys: list[bytes] = []
+        self._parts: list[int] = []
+        self._values: list[bytes | None] = []
+
+    def __len__(self) -> int:
+        """How many parts."""
+        return len(self._keys)
+
+    def add_one(self, number: int, code: bytes, part: int, value: bytes | None) -> None:
+        """A part of a key in the slice of this number."""
+        self._slices.append(number)
+        self._keys.append(code)
+        self._parts.append(part)
+        self._values.append(value)
+
+    def add(self, number: int, code: bytes, parts: Parts) -> None:
+        """Parts of a key in the slice of this number."""
+        self._slices += [number] * len(parts)
+        self._keys += [code] * len(parts)
+        self._parts += parts
+        self._values += parts.values()
+
+    @cached_property
+    def frame(self) -> pl.DataFrame:
+        """All of them, in their order."""
+        columns = [self._slices, self._keys, self._parts, self._values]
+        return pl.DataFrame(columns, schema=SCHEMA, orient="col")
+
+    def by_key(self) -> ByKey:
+        """All of them by their key."""
+        found: dict[bytes, tuple[int, Parts]] = {}
+        for number, code, part, value in zip(
+            self._slices, self._keys, self._parts, self._values, strict=True
+        ):
+            found.setdefault(code, (number, {}))[1][part] = value
+        return found
 
 
 class Alive(Protocol):
@@ -40,20 +84,23 @@ class Alive(Protocol):
 class Few:
     """A layer of few parts."""
 
-    def __init__(self, changes: Changes) -> None:
+    def __init__(self, by_key: ByKey) -> None:
         """Take them as they are."""
-        self.changes = changes
-        self.count = sum(len(parts) for _, parts in changes.values())
+        self.by_key = by_key
+        self.count = sum(len(parts) for _, parts in by_key.values())
 
     def add_to(self, found: list[Parts], codes: Sequence[bytes]) -> None:
         """Put what is known of these keys over what is known from below."""
         for at, code in enumerate(codes):
-            if (known := self.changes.get(code)) is not None:
+            if (known := self.by_key.get(code)) is not None:
                 found[at].update(known[1])
 
     def frame(self) -> pl.DataFrame:
         """All parts, in no order."""
-        return as_frame(self.changes)
+        found = Changes()
+        for code, (number, parts) in self.by_key.items():
+            found.add(number, code, parts)
+        return found.frame
 
 
 class Many:
@@ -159,9 +206,8 @@ class PartStore:
 
     def then(self, changes: Changes, closed: int | None) -> PartStore:
         """The store after one more epoch."""
-        body: Few | Many = Few(changes)
-        if body.count and body.count >= self.large:
-            body = Many(body.frame())
+        many = changes and len(changes) >= self.large
+        body = Many(changes.frame) if many else Few(changes.by_key())
         return replace(self, layers=(*self.layers, Layer(self.version + 1, body, closed)))
 
     def fold(self, version: int) -> PartStore:
@@ -198,22 +244,10 @@ class PartStore:
         return rows if self.alive is None or closed is None else self.alive(rows, closed)
 
     def _body(self, rows: pl.DataFrame) -> Few | Many:
-        return Many(rows) if rows.height >= self.large else Few(_changes(rows))
+        return Many(rows) if rows.height >= self.large else Few(_by_key(rows))
 
 
-def as_frame(changes: Changes) -> pl.DataFrame:
-    """Changes as a frame, in no order but their own."""
-    slices, keys, parts, values = [], [], [], []
-    for code, (number, found) in changes.items():
-        for part, value in found.items():
-            slices.append(number)
-            keys.append(code)
-            parts.append(part)
-            values.append(value)
-    return pl.DataFrame([slices, keys, parts, values], schema=SCHEMA, orient="col")
-
-
-def _changes(rows: pl.DataFrame) -> Changes:
+def _by_key(rows: pl.DataFrame) -> ByKey:
     found: dict[bytes, tuple[int, Parts]] = {}
     for number, code, part, value in rows.select(list(SCHEMA)).iter_rows():
         found.setdefault(code, (number, {}))[1][part] = value
@@ -225,7 +259,7 @@ def _few(layers: Sequence[Layer], *, gone: bool) -> Few:
     for layer in layers:
         body = layer.body
         for code, (number, parts) in (
-            body.changes if isinstance(body, Few) else _changes(body.rows)
+            body.by_key if isinstance(body, Few) else _by_key(body.rows)
         ).items():
             found[code] = (number, {**found.get(code, (number, {}))[1], **parts})
     if not gone:

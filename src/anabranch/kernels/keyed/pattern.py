@@ -20,18 +20,19 @@ from polars.exceptions import PanicException, PolarsError
 
 from anabranch.kernels.bundle import TIME, hidden
 from anabranch.kernels.kernel import Given, Taken
+from anabranch.kernels.keyed.outputs import outputs_of
 from anabranch.kernels.keyed.rows import NEVER, UNTIL, ColumnState, Shape, arranged, as_delta
 from anabranch.kernels.keyed.runs import Contiguous, Run
 from anabranch.kernels.keys import canonical
-from anabranch.kernels.stateless.chain import left_out
+from anabranch.kernels.letters import Left
 from anabranch.kernels.stateless.evaluated import Evaluated
+from anabranch.kernels.stateless.left_out import left_out
 from anabranch.kernels.stateless.python_rows import Made, records_of
 from anabranch.kernels.times import shown_column
 from anabranch.program.expressions import Expression
 from anabranch.program.functions import Function, OnError
 from anabranch.program.graph import Graph
 from anabranch.program.operators.keyed import Match
-from anabranch.program.operators.operator import OUT
 from anabranch.program.pattern import Step
 from anabranch.program.schema import TimeType
 
@@ -74,17 +75,21 @@ class MatchKernel:
         """Carry the runs of each key on."""
         (rows,) = taken.rows
         if not rows.height:
-            delta = self.shape.empty()
-            return Given({OUT: self._matches(rows, [])}, state.then(delta, taken.after), delta)
+            left, delta = self._left(rows, {}), self.shape.empty()
+            found = outputs_of(self._matches(rows, []), left)
+            return Given(found, state.then(delta, taken.after), delta)
         epoch = _Epoch(self, rows, state, taken)
         epoch.run()
-        letters = left_out(
-            self.operator, rows, tuple(self.schema), Made(failures=epoch.failures), self.on_error
-        )
+        left = self._left(rows, epoch.failures)
         out = self._matches(epoch.pool, epoch.found)
         delta = as_delta(self.shape, epoch.kept(taken.after))
         rows = out.with_columns([rows[name][epoch.places] for name in hidden(rows)])
-        return Given({OUT: rows}, state.then(delta, taken.after), delta, letters=letters.count)
+        found = outputs_of(rows, left)
+        return Given(found, state.then(delta, taken.after), delta, letters=left.count)
+
+    def _left(self, rows: pl.DataFrame, failures: dict[int, Exception]) -> Left:
+        made = Made(failures=failures)
+        return left_out(self.operator, rows, tuple(self.schema), made, self.on_error)
 
     @property
     def pattern(self) -> list[int]:

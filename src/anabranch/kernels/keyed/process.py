@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 import polars as pl
 
@@ -24,10 +24,13 @@ from anabranch.kernels.failures import BadRow, Failed, told
 from anabranch.kernels.kernel import Given, Taken
 from anabranch.kernels.keyed.cell import Cell, Cells, Now
 from anabranch.kernels.keyed.keys import KeyForm, each_record
+from anabranch.kernels.keyed.outputs import outputs_of
+from anabranch.kernels.keyed.rows import NEVER
 from anabranch.kernels.keyed.state import Changed, ProcessState
 from anabranch.kernels.keyed.timers import LAST_INSTANT, Sweep
+from anabranch.kernels.letters import Left, letters_about
 from anabranch.kernels.results import TaskError
-from anabranch.kernels.stateless.chain import inherited, left_out
+from anabranch.kernels.stateless.left_out import inherited, left_out
 from anabranch.kernels.stateless.python_rows import (
     Made,
     Picker,
@@ -106,22 +109,44 @@ class _Trouble(Exception):
     """An epoch must be run again with care."""
 
 
-@dataclass(slots=True)
-class _Fired:
-    """Rows that timers gave, and where they belong."""
+_Given = TypeVar("_Given")
+_Failure: TypeAlias = tuple[Record, Exception]
+"""What is told of a timer, and its error."""
 
-    rows: list[Values] = field(default_factory=list)
+
+@dataclass(slots=True)
+class _Fired(Generic[_Given]):
+    """What timers gave, and where it belongs."""
+
+    given: list[_Given] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
-    """The timer behind which they stand."""
+    """The timer behind which it stands."""
     times: list[int] = field(default_factory=list)
     cells: list[Cell] = field(default_factory=list)
+    subs: list[int] = field(default_factory=list)
 
-    def add(self, rows: Sequence[Values], place: int, time: int, cell: Cell) -> None:
-        """Take the rows of one timer."""
-        self.rows += rows
-        self.places += [place] * len(rows)
-        self.times += [time] * len(rows)
-        self.cells += [cell] * len(rows)
+    def add(self, given: Sequence[_Given], place: int, time: int, cell: Cell, sub: int) -> None:
+        """Take what one timer gave; `sub` is the number of the first."""
+        self.given += given
+        self.places += [place] * len(given)
+        self.times += [time] * len(given)
+        self.cells += [cell] * len(given)
+        self.subs += range(sub, sub + len(given))
+
+    def hidden(self, number: int, form: KeyForm) -> pl.DataFrame:
+        """The hidden columns of rows that the operator of this number makes of them."""
+        keys = form.columns([cell.compared for cell in self.cells])
+        return pl.DataFrame(
+            [
+                pl.Series(TIME, self.times, dtype=pl.Int64),
+                pl.Series(SLICE, [cell.slice for cell in self.cells], dtype=pl.UInt16),
+                pl.repeat(1, len(self.given), dtype=pl.Int8, eager=True).alias(PHASE),
+                pl.repeat(number, len(self.given), dtype=pl.Int32, eager=True).alias(PARTITION),
+                pl.Series(OFFSET, self.places, dtype=pl.Int64),
+                *(each.alias(key_part(number, at)) for at, each in enumerate(keys)),
+                pl.Series(sub(number), self.subs, dtype=pl.Int64),
+            ]
+        )
 
 
 class _Epoch:
@@ -133,28 +158,32 @@ class _Epoch:
         self.kernel, self.taken, self.state, self.cells = kernel, taken, state, cells
         (self.rows,) = taken.rows
         self.touched: dict[Cell, None] = {}
-        self.fired = _Fired()
-        self.letters = 0
+        self.fired = _Fired[Values]()
+        self.failed = _Fired[_Failure]()
+        """Timers whose function failed."""
 
     def run(self) -> Given[ProcessState]:
         """Records, then timers, then what is to be kept."""
         kernel, after = self.kernel, self.taken.after
         self.cells.now.watermark = shown(self.taken.before, kernel.time)
         made = self.records() if self.rows.height else Made()
+        left = left_out(kernel.operator, self.rows, kernel.columns, made, kernel.on_error)
         if kernel.on_timer is not None:
             self._sweep()
-        out = [self._of_records(made), *self._of_timers()]
+        rows = _together([self._of_records(made), *self._of_timers()])
+        count = left.count + len(self.failed.given)
+        if left.letters is not None:
+            left = Left(count, _together([left.letters, *self._of_failures()]))
         changed = Changed.of(self.touched, after, ttl=kernel.ttl is not None)
         self.cells.trim()
         state = self.state.then(changed, after, self.cells)
-        rows = pl.concat(out, how="diagonal") if len(out) > 1 else out[0]
-        return Given({OUT: rows}, state, changed.delta(), letters=self.letters)
+        return Given(outputs_of(rows, left), state, changed.delta(), letters=count)
 
     def records(self) -> Made:
         """Call the function on each record."""
         raise NotImplementedError
 
-    def fire(self, at: Any, cell: Cell) -> list[Values]:
+    def fire(self, at: Any, cell: Cell) -> list[Values] | _Failure:
         """Call the function of timers."""
         raise NotImplementedError
 
@@ -204,7 +233,12 @@ class _Epoch:
                 continue
             before = self.taken.before
             time = min(at if before is None else max(at, before), LAST_INSTANT)
-            self.fired.add(self.fire(at, cell), place, time, cell)
+            # Numbered together: rows and letters may meet again.
+            number, given = len(self.fired.given) + len(self.failed.given), self.fire(at, cell)
+            if isinstance(given, list):
+                self.fired.add(given, place, time, cell, number)
+            else:
+                self.failed.add([given], place, time, cell, number)
             sweep.add(now.fresh)
             now.fresh.clear()
 
@@ -231,19 +265,19 @@ class _Epoch:
         return rows.with_columns(inherited(self.rows, made, sub(self.kernel.number)))
 
     def _of_timers(self) -> Iterator[pl.DataFrame]:
-        fired, number = self.fired, self.kernel.number
-        if not fired.rows:
-            return
-        keys = self.kernel.form.columns([cell.compared for cell in fired.cells])
-        yield self.kernel.pick.frame(fired.rows).with_columns(
-            pl.Series(TIME, fired.times, dtype=pl.Int64),
-            pl.Series(SLICE, [cell.slice for cell in fired.cells], dtype=pl.UInt16),
-            pl.lit(1, pl.Int8).alias(PHASE),
-            pl.lit(number, pl.Int32).alias(PARTITION),
-            pl.Series(OFFSET, fired.places, dtype=pl.Int64),
-            *(each.alias(key_part(number, at)) for at, each in enumerate(keys)),
-            pl.int_range(len(fired.rows), dtype=pl.Int64).alias(sub(number)),
-        )
+        if self.fired.given:
+            hidden = self.fired.hidden(self.kernel.number, self.kernel.form)
+            yield self.kernel.pick.frame(self.fired.given).hstack(hidden)
+
+    def _of_failures(self) -> Iterator[pl.DataFrame]:
+        if self.failed.given:
+            hidden = self.failed.hidden(self.kernel.number, self.kernel.form)
+            records, errors = zip(*self.failed.given, strict=True)
+            yield letters_about(self.kernel.operator, records, hidden, "error", errors)
+
+
+def _together(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    return pl.concat(frames, how="diagonal") if len(frames) > 1 else frames[0]
 
 
 class _Swift(_Epoch):
@@ -282,10 +316,20 @@ class _Swift(_Epoch):
 
     def _aging(self, records: Iterable[Record], touched: Sequence[Cell]) -> Iterator[Any]:
         """The calls; each is settled when the next is asked for, its rows having been taken."""
-        kernel = self.kernel
-        for record, cell, time in zip(records, touched, self.rows[TIME].to_list(), strict=True):
-            self.age(cell, time)
-            yield kernel.call(record, cell) if kernel.takes_state else kernel.call(record)
+        kernel, times = self.kernel, self.rows[TIME].to_list()
+        call, takes_state, ttl = kernel.call, kernel.takes_state, kernel.ttl
+        assert ttl is not None
+        before = NEVER if self.taken.before is None else self.taken.before
+        for record, cell, time in zip(records, touched, times):  # noqa: B905 - one length, and hot
+            # As `age` does, which is asked only where something is to be forgotten.
+            seen = cell.seen
+            if seen is None:
+                cell.seen = time
+            elif seen + ttl < time or seen + ttl < before:
+                self.age(cell, time)
+            elif seen < time:
+                cell.seen = time
+            yield call(record, cell) if takes_state else call(record)
             if cell.value is None:
                 self.settle(cell)
 
@@ -324,12 +368,9 @@ class _Careful(_Epoch):
             else:
                 made.rows += rows
                 made.parents += [index] * len(rows)
-        self.letters += left_out(
-            kernel.operator, self.rows, kernel.columns, made, kernel.on_error
-        ).count
         return made
 
-    def fire(self, at: Any, cell: Cell) -> list[Values]:
+    def fire(self, at: Any, cell: Cell) -> list[Values] | _Failure:
         kernel, before = self.kernel, cell.snapshot()
         assert kernel.on_timer is not None
         moment = shown(at, kernel.time)
@@ -337,11 +378,10 @@ class _Careful(_Epoch):
             return self._checked(kernel.on_timer(moment, cell), cell)
         except Exception as error:  # whatever a user's function raises
             cell.undo(before)
+            record = {**kernel.form.named(cell.key), "timer": moment}
             if kernel.on_error == "fail":
-                record = {**kernel.form.named(cell.key), "timer": moment}
                 raise Failed(told(kernel.operator, error, record)) from error
-            self.letters += 1
-            return []
+            return record, error
 
     def _checked(self, given: Any, cell: Cell) -> list[Values]:
         """The rows that were given, if they and what is to be kept fit."""

@@ -20,13 +20,14 @@ from anabranch.kernels.bundle import hidden
 from anabranch.kernels.failures import BadRow
 from anabranch.kernels.kernel import Given, Taken
 from anabranch.kernels.keyed.keys import each_row
+from anabranch.kernels.keyed.outputs import outputs_of
 from anabranch.kernels.keyed.rows import ColumnState, Shape, arranged, as_delta
-from anabranch.kernels.stateless.chain import left_out
+from anabranch.kernels.letters import Left
+from anabranch.kernels.stateless.left_out import left_out
 from anabranch.kernels.stateless.python_rows import Made, Picker, Record, Values
 from anabranch.program.functions import OnError
 from anabranch.program.graph import Graph
 from anabranch.program.operators.keyed import Reduce
-from anabranch.program.operators.operator import OUT
 
 
 @dataclass(frozen=True)
@@ -58,14 +59,18 @@ class ReduceKernel:
         """Combine each record with its key's value."""
         (rows,) = taken.rows
         if not rows.height:
-            delta = self.shape.empty()
-            return Given({OUT: rows}, state.then(delta, taken.after), delta)
+            left, delta = self._left(rows, Made()), self.shape.empty()
+            return Given(outputs_of(rows, left), state.then(delta, taken.after), delta)
         made, values = (epoch := _Epoch.of(self, rows, state)).run()
-        letters = left_out(self.operator, rows, self.names, made, self.on_error)
+        left = self._left(rows, made)
         places = pl.Series(made.parents, dtype=pl.UInt32)
         out = values.with_columns([rows[name].gather(places) for name in hidden(rows)])
         delta = self._delta(epoch.keyed[places], values)
-        return Given({OUT: out}, state.then(delta, taken.after), delta, letters=letters.count)
+        found = outputs_of(out, left)
+        return Given(found, state.then(delta, taken.after), delta, letters=left.count)
+
+    def _left(self, rows: pl.DataFrame, made: Made) -> Left:
+        return left_out(self.operator, rows, self.names, made, self.on_error)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""The state of a process operator: cells, elements of maps and timers, each changed by itself.
+"""The state of a process operator: cells, elements and timers, each changed by itself.
 
     slice   the key's slice
-    kind    0 a cell, 1 an element of a map, 2 a timer
+    kind    0 a cell, 1 an element of a map, 2 a timer, 3 an element of a list
     key     the encoded key
     part    0, the element's number, the timer's time in microseconds
     value   a cell's or an element's encoding, nothing for a timer; null: it is gone
@@ -18,40 +18,44 @@ from typing import Any
 
 import polars as pl
 
+from anabranch.errors import CheckpointError
 from anabranch.kernels.keyed import parts
 from anabranch.kernels.keyed.cell import SEEN, Cell
 from anabranch.kernels.keyed.parts import Changes, PartStore
 
 KIND = "kind"
-_CELL, _ELEMENT, _TIMER = range(3)
+_CELL, _ELEMENT, _TIMER, _ENTRY = range(4)
 
 
 @dataclass(frozen=True)
 class Changed:
     """What an epoch changed, kind by kind."""
 
-    cells: Changes
-    elements: Changes
-    timers: Changes
+    cells: Changes = field(default_factory=Changes)
+    elements: Changes = field(default_factory=Changes)
+    timers: Changes = field(default_factory=Changes)
+    entries: Changes = field(default_factory=Changes)
 
     @classmethod
     def of(cls, touched: Iterable[Cell], watermark: int | None, *, ttl: bool) -> Changed:
         """What is to be kept otherwise of these cells; a TypeError names what cannot be."""
-        found = cls({}, {}, {})
-        cells, elements, timers = found.cells, found.elements, found.timers
+        found = cls()
+        cells, elements, timers, entries = found.cells, found.elements, found.timers, found.entries
         for cell in touched:
             if (new := cell.cell_change(ttl=ttl)) is not None:
-                cells[cell.code] = (cell.slice, {0: new[0]})  # type: ignore[index]
+                cells.add_one(cell.slice, cell.code, 0, new[0])
             if changed := cell.element_changes():
-                elements[cell.code] = (cell.slice, changed)  # type: ignore[index]
+                elements.add(cell.slice, cell.code, changed)
+            if changed := cell.entry_changes():
+                entries.add(cell.slice, cell.code, changed)
             if changed := cell.timer_changes(watermark):
-                timers[cell.code] = (cell.slice, changed)  # type: ignore[index]
+                timers.add(cell.slice, cell.code, changed)
         return found
 
     def delta(self) -> pl.DataFrame:
         """All of it as a frame, sorted by slice."""
-        kinds = enumerate((self.cells, self.elements, self.timers))
-        return _delta([(kind, parts.as_frame(changes)) for kind, changes in kinds if changes])
+        kinds = enumerate((self.cells, self.elements, self.timers, self.entries))
+        return _delta([(kind, changes.frame) for kind, changes in kinds if changes])
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,10 @@ class ProcessState:
 
     cells: PartStore
     elements: PartStore
+    """Of maps."""
     timers: PartStore
+    entries: PartStore
+    """The elements of lists."""
     ttl: int | None
     cache: Any = field(default=None, compare=False, repr=False)
     """Decoded cells of this version; the one who runs takes them, and they are nobody else's."""
@@ -71,6 +78,8 @@ class ProcessState:
     ) -> ProcessState:
         """The state after epochs with these deltas, in order."""
         known = list(deltas)
+        for frame in known:
+            _require_kinds(frame)
 
         def of(kind: int, **options: Any) -> PartStore:
             frames = [frame.filter(pl.col(KIND) == kind) for frame in known]
@@ -79,7 +88,7 @@ class ProcessState:
         living = None if ttl is None else Living(ttl)
         # Timers are frames however few they are: they are sought by time.
         timers = of(_TIMER, large=0, alive=waiting)
-        return cls(of(_CELL, alive=living), of(_ELEMENT), timers, ttl)
+        return cls(of(_CELL, alive=living), of(_ELEMENT), timers, of(_ENTRY), ttl)
 
     @property
     def version(self) -> int:
@@ -98,22 +107,28 @@ class ProcessState:
             fresh,
             self.cells.find(codes),
             self.elements.find(codes),
+            self.entries.find(codes),
             self.timers.find(codes),
             strict=True,
         )
-        for cell, kept, elements, timers in found:
+        for cell, kept, elements, entries, timers in found:
             waits = [
                 at
                 for at, value in timers.items()
                 if value is not None and (before is None or at > before)
             ]
-            cell.load(kept.get(0), elements, waits, ttl=self.ttl is not None)
+            cell.load(kept.get(0), (elements, entries), waits, ttl=self.ttl is not None)
 
     def at(self, version: int) -> ProcessState:
         """The state at an earlier version."""
         self._require_known(version)
-        cells, elements = self.cells.at(version), self.elements.at(version)
-        return ProcessState(cells, elements, self.timers.at(version), self.ttl)
+        return ProcessState(
+            self.cells.at(version),
+            self.elements.at(version),
+            self.timers.at(version),
+            self.entries.at(version),
+            self.ttl,
+        )
 
     def then(self, changed: Changed, closed: int | None, cache: Any = None) -> ProcessState:
         """The state after one more epoch, whose last watermark is `closed`."""
@@ -121,6 +136,7 @@ class ProcessState:
             self.cells.then(changed.cells, closed),
             self.elements.then(changed.elements, closed),
             self.timers.then(changed.timers, closed),
+            self.entries.then(changed.entries, closed),
             self.ttl,
             cache,
         )
@@ -129,8 +145,14 @@ class ProcessState:
         """The same state with fewer layers, without most of what no longer counts."""
         self._require_known(version)
         cells = self.cells.fold(version)
-        elements = self._owned(cells).fold(version)
-        return ProcessState(cells, elements, self.timers.fold(version), self.ttl, self.take_cache())
+        return ProcessState(
+            cells,
+            self._owned(self.elements, cells).fold(version),
+            self.timers.fold(version),
+            self._owned(self.entries, cells).fold(version),
+            self.ttl,
+            self.take_cache(),
+        )
 
     def take_cache(self) -> Any:
         """The decoded cells, which this view has no longer: whoever runs changes them."""
@@ -140,13 +162,14 @@ class ProcessState:
 
     def whole(self) -> pl.DataFrame:
         """All that may still count."""
-        stores = enumerate((self.cells, self._owned(self.cells), self.timers))
+        elements = self._owned(self.elements, self.cells)
+        entries = self._owned(self.entries, self.cells)
+        stores = enumerate((self.cells, elements, self.timers, entries))
         return _delta([(kind, store.frame()) for kind, store in stores])
 
-    def _owned(self, cells: PartStore) -> PartStore:
-        """The elements, which count while their cell does."""
-        alive = None if self.ttl is None else Owned(cells)
-        return replace(self.elements, alive=alive)
+    def _owned(self, store: PartStore, cells: PartStore) -> PartStore:
+        """Elements, which count while their cell does."""
+        return replace(store, alive=None if self.ttl is None else Owned(cells))
 
     def _require_known(self, version: int) -> None:
         if not self.oldest <= version <= self.version:
@@ -182,6 +205,15 @@ class Owned:
         """The elements that do."""
         del closed
         return rows.join(self.cells.frame().select(parts.KEY), on=parts.KEY, how="semi")
+
+
+def _require_kinds(delta: pl.DataFrame) -> None:
+    """Refuse what a later version of this program may have kept."""
+    unknown = delta.filter(pl.col(KIND) > _ENTRY)[KIND].unique().to_list()
+    if unknown:
+        message = "a state has parts of an unknown kind"
+        so = f"kinds 0 to {_ENTRY} are known here"
+        raise CheckpointError(message, have=f"kind {min(unknown)}", so=so)
 
 
 def _delta(frames: list[tuple[int, pl.DataFrame]]) -> pl.DataFrame:

@@ -11,17 +11,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from functools import cached_property
 
-import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from anabranch.kernels.bundle import TIME, hidden, sub
-from anabranch.kernels.failures import BadRow, Failed, failing, told
-from anabranch.kernels.letters import NONE, Left, letters_of
+from anabranch.kernels.failures import failing
+from anabranch.kernels.letters import NONE, Left
+from anabranch.kernels.stateless import calls
+from anabranch.kernels.stateless.columns import filtered, framed, only
+from anabranch.kernels.stateless.elementwise import ElementwiseStep
 from anabranch.kernels.stateless.evaluated import Evaluated
-from anabranch.kernels.stateless.python_rows import Made, Picker, Record, gathered, records_of
+from anabranch.kernels.stateless.frames import Frames
+from anabranch.kernels.stateless.functions import FunctionsStep, Loop, Stage
+from anabranch.kernels.stateless.left_out import inherited, left_out
+from anabranch.kernels.stateless.python_rows import Made, Picker
+from anabranch.kernels.stateless.steps import ExplodeStep, FilterStep, ProjectStep, Step
 from anabranch.kernels.times import micros_of
 from anabranch.kernels.together.lookup import LookupStep
 from anabranch.program.expressions import Expression
@@ -31,18 +36,7 @@ from anabranch.program.operators.operator import OUT, Operator
 from anabranch.program.operators.together import Lookup
 from anabranch.program.schema import TimeType
 
-_Numbers: TypeAlias = npt.NDArray[np.int64]
-
-
-class Step(Protocol):
-    """One operator over a bundle: the user's columns change, each row keeps its hidden ones."""
-
-    @property
-    def name(self) -> str:
-        """The operator's name."""
-
-    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Left]:
-        """The bundle behind the operator, and the records that failed and were left out."""
+__all__ = ["Chain", "inherited", "left_out", "lower_chain"]
 
 
 @dataclass(frozen=True)
@@ -58,12 +52,27 @@ class Chain:
     def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Left]:
         """Take a bundle through all steps; an error of the program raises `Failed`."""
         count, left = 0, NONE
-        frame = _only(frame, self.live)
-        for step in self.steps:
+        frame = only(frame, self.live)
+        for step in self._fused:
             with failing(step.name):
                 frame, left = step.run(frame)
             count += left.count
-        return _only(frame, self.out), Left(count, left.letters)
+        return only(frame, self.out), Left(count, left.letters)
+
+    @cached_property
+    def _fused(self) -> tuple[Step, ...]:
+        """The steps as they are run: functions of records that follow one another are one.
+
+        Every step takes the columns it wants by name, so none is needed to leave out others.
+        """
+        found = list[Step]()
+        for step in self.steps:
+            last = found[-1] if found else None
+            if isinstance(step, FunctionsStep) and isinstance(last, FunctionsStep) and last.open:
+                found[-1] = FunctionsStep((*last.stages, *step.stages))
+            elif not (isinstance(step, ProjectStep) and step.picks):
+                found.append(step)
+        return tuple(found)
 
     def run_apart(self, frame: pl.DataFrame) -> tuple[list[pl.DataFrame], Left]:
         """Take each row through all steps before the next one, and each that is made of it, too."""
@@ -106,51 +115,8 @@ def lower_chain(
 
 
 def _makes_several(op: Operator) -> bool:
-    return isinstance(op, ops.FlatMap | ops.Explode) or (isinstance(op, Lookup) and op.many)
-
-
-# Steps of expressions
-
-
-@dataclass(frozen=True)
-class FilterStep:
-    """The rows for which an expression is true."""
-
-    name: str
-    predicate: Evaluated
-    live: tuple[str, ...]
-
-    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Left]:
-        """Compute the mask, then carry only the columns that are read behind it."""
-        mask = self.predicate.over(frame).to_series()
-        return _only(frame, self.live).filter(mask), NONE
-
-
-@dataclass(frozen=True)
-class ProjectStep:
-    """Expressions' columns, alone or beside the others."""
-
-    name: str
-    made: Evaluated
-    kept: tuple[str, ...]
-    """Columns that stay as they are."""
-
-    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Left]:
-        """Compute the columns."""
-        return self.made.beside(frame, [*self.kept, *hidden(frame)]), NONE
-
-
-@dataclass(frozen=True)
-class RenameStep:
-    """Columns under other names, or fewer of them."""
-
-    name: str
-    names: tuple[tuple[str, str], ...]
-
-    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Left]:
-        """Take each column under its new name."""
-        renamed = [pl.col(old).alias(new) for old, new in self.names]
-        return frame.select([*renamed, *hidden(frame)]), NONE
+    several = isinstance(op, ops.FlatMap | ops.Explode | ops.MapBatches)
+    return several or (isinstance(op, Lookup) and op.many)
 
 
 @dataclass(frozen=True)
@@ -167,169 +133,67 @@ class EventTimeStep:
     def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Left]:
         """Take the times from a column; a row without one obeys `on_error`."""
         times = micros_of(frame[self.column], self.time).alias(TIME)
-        rows = frame.select([*self.live, *hidden(frame)]).with_columns(times)
+        hide = [frame[name] for name in hidden(frame) if name != TIME]
+        rows = framed([*(frame[name] for name in self.live), *hide, times], frame.height)
         if not times.null_count() and self.on_error != "dead_letter":
             return rows, NONE
         missing = times.is_null()
         error = ValueError(f"null event time in column {self.column!r}")
         made = Made(failures=dict.fromkeys(missing.arg_true().to_list(), error))
         left = left_out(self.name, frame, self.columns, made, self.on_error)
-        return rows.filter(~missing), left
-
-
-@dataclass(frozen=True)
-class ExplodeStep:
-    """One row for each element of a list: none for an empty one, one with null for null."""
-
-    name: str
-    column: str
-    live: tuple[str, ...]
-    sub: str | None
-
-    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Left]:
-        """Unfold the list, numbering its elements where the order is kept."""
-        kept = frame.select([*self.live, *hidden(frame)])
-        if isinstance(kept.schema[self.column], pl.Array):
-            kept = kept.with_columns(pl.col(self.column).arr.to_list())
-        unfolded = kept.explode(self.column, empty_as_null=False, keep_nulls=True)
-        if self.sub is None:
-            return unfolded, NONE
-        lengths = kept[self.column].list.len().fill_null(1).to_numpy().astype(np.int64)
-        return unfolded.with_columns(_counted(lengths).alias(self.sub)), NONE
-
-
-def _counted(lengths: _Numbers) -> pl.Series:
-    """0, 1, ... anew for each length."""
-    total = int(lengths.sum())
-    begins = np.cumsum(lengths) - lengths
-    return pl.Series(np.arange(total, dtype=np.int64) - np.repeat(begins, lengths))
-
-
-# Steps of Python functions
-
-
-@dataclass(frozen=True)
-class PythonFilterStep:
-    """The rows for which a function gives something true."""
-
-    name: str
-    call: Callable[[Record], Any]
-    columns: tuple[str, ...]
-    live: tuple[str, ...]
-    on_error: OnError
-
-    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Left]:
-        """Ask the function about each record."""
-        mask, made = [], Made()
-        for index, record in enumerate(records_of(frame, self.columns)):
-            try:
-                mask.append(bool(self.call(record)))
-            except Exception as error:  # noqa: BLE001 - whatever a user's function raises
-                mask.append(False)
-                made.failures[index] = error
-                if self.on_error == "fail":
-                    break
-        letters = left_out(self.name, frame, self.columns, made, self.on_error)
-        kept = frame.select([*self.live, *hidden(frame)])
-        return kept.filter(pl.Series(mask, dtype=pl.Boolean)), letters
-
-
-@dataclass(frozen=True)
-class PythonRowsStep:
-    """What a function makes of each record."""
-
-    name: str
-    call: Callable[[Record], Any]
-    columns: tuple[str, ...]
-    pick: Picker
-    sub: str | None
-    on_error: OnError
-
-    def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Left]:
-        """Call the function on each record; rows keep the hidden columns of their record."""
-        records = records_of(frame, self.columns)
-        calls = map(self.call, records)
-        made = gathered(calls, len(records), self.pick, stop=self.on_error == "fail")
-        rows, made = self.pick.checked(made)
-        letters = left_out(self.name, frame, self.columns, made, self.on_error)
-        return rows.with_columns(inherited(frame, made, self.sub)), letters
-
-
-@dataclass(frozen=True)
-class One:
-    """A function of `map`: it must give a record."""
-
-    call: Callable[[Record], Any]
-
-    def __call__(self, record: Record) -> Any:
-        """Refuse None, which elsewhere means no rows."""
-        given = self.call(record)
-        if given is None:
-            message = "map must return a record, got None; use filter or flat_map to drop records"
-            raise BadRow(message)
-        return given if type(given) is dict else (given,)
-
-
-def inherited(frame: pl.DataFrame, made: Made, sub: str | None) -> list[pl.Series]:
-    """The hidden columns of rows that were made of a bundle's records, and their number in them."""
-    parents = pl.Series(made.parents, dtype=pl.UInt32)
-    kept = [frame[name].gather(parents) for name in hidden(frame)]
-    return kept if sub is None else [*kept, made.subs().alias(sub)]
-
-
-def left_out(
-    name: str, frame: pl.DataFrame, columns: Sequence[str], made: Made, on_error: OnError
-) -> Left:
-    """The records that failed; where an error ends the run, the first one does."""
-    if made.failures and on_error == "fail":
-        first = min(made.failures)
-        record = records_of(frame.slice(first, 1), columns)[0]
-        raise Failed(told(name, made.failures[first], record))
-    if on_error != "dead_letter":
-        return Left(len(made.failures)) if made.failures else NONE
-    places = sorted(made.failures)
-    errors = [made.failures[at] for at in places]
-    failed = frame[places] if places else frame.clear()
-    return Left(len(places), letters_of(name, failed, columns, "error", errors))
+        return filtered(rows, ~missing, self.live), left
 
 
 # Lowering, from the last operator to the first
 
 _Live = frozenset[str]
+_NONE: _Live = frozenset()
 
 
 def _filter(op: ops.Filter, schema: pl.Schema, live: _Live, _: str | None) -> tuple[Step, _Live]:
-    kept = _sorted(live, schema)
     if isinstance(op.predicate, Function):
-        step = PythonFilterStep(op.name, op.predicate.call, tuple(schema), kept, op.on_error)
-        return step, frozenset(schema)
+        return _function(op, op.predicate, calls.kept, schema, schema, None), frozenset(schema)
     evaluated = Evaluated.of([op.predicate], schema)
-    return FilterStep(op.name, evaluated, kept), live | evaluated.roots
+    return FilterStep(op.name, evaluated, _sorted(live, schema)), live | evaluated.roots
 
 
 def _select(op: ops.Select, schema: pl.Schema, live: _Live, _: str | None) -> tuple[Step, _Live]:
-    needed = [each for each in op.expressions if not _is_dead(each, live)]
-    evaluated = Evaluated.of(needed, schema)
-    return ProjectStep(op.name, evaluated, ()), evaluated.roots
+    return _projected(op, schema, live, ())
 
 
 def _with_columns(
     op: ops.WithColumns, schema: pl.Schema, live: _Live, _: str | None
 ) -> tuple[Step, _Live]:
-    evaluated = Evaluated.of(op.expressions, schema)
-    written = pl.DataFrame(schema=schema).select(evaluated.expressions).columns
-    kept = _sorted(live - frozenset(written), schema)
-    return ProjectStep(op.name, evaluated, kept), evaluated.roots | frozenset(kept)
+    written = pl.DataFrame(schema=schema).select([each.expr for each in op.expressions]).columns
+    return _projected(op, schema, live, _sorted(live - frozenset(written), schema))
+
+
+def _projected(
+    op: ops.Select | ops.WithColumns, schema: pl.Schema, live: _Live, kept: Iterable[str]
+) -> tuple[Step, _Live]:
+    """Bare columns are taken as they are, if somebody reads them; all else is computed."""
+    names, computed = [(name, name) for name in kept], list[Expression]()
+    for each in op.expressions:
+        bare = _bare(each)
+        if bare is None:
+            computed.append(each)
+        elif bare[1] in live:
+            names.append(bare)
+    made = Evaluated.of(computed, schema) if computed else None
+    read = frozenset(old for old, _ in names) | (made.roots if made is not None else _NONE)
+    return ProjectStep(op.name, tuple(names), made, _sorted(live, op.outputs[OUT].schema)), read
 
 
 def _drop(op: ops.Drop, schema: pl.Schema, live: _Live, _: str | None) -> tuple[Step, _Live]:
-    return RenameStep(op.name, tuple((name, name) for name in _sorted(live, schema))), live
+    left = _sorted(live, schema)
+    return ProjectStep(op.name, tuple((name, name) for name in left), None, left), live
 
 
 def _rename(op: ops.Rename, schema: pl.Schema, live: _Live, _: str | None) -> tuple[Step, _Live]:
     new = dict(op.names)
     names = tuple((old, new.get(old, old)) for old in schema if new.get(old, old) in live)
-    return RenameStep(op.name, names), frozenset(old for old, _ in names)
+    left = tuple(name for _, name in names)
+    return ProjectStep(op.name, names, None, left), frozenset(old for old, _ in names)
 
 
 def _explode(
@@ -341,16 +205,38 @@ def _explode(
 
 def _map(op: ops.Map, schema: pl.Schema, live: _Live, _: str | None) -> tuple[Step, _Live]:
     del live
-    pick, call = Picker(op.outputs[OUT].schema), One(op.function.call)
-    return PythonRowsStep(op.name, call, tuple(schema), pick, None, op.on_error), frozenset(schema)
+    out = op.outputs[OUT].schema
+    return _function(op, op.function, calls.mapped, schema, out, None), frozenset(schema)
 
 
 def _flat_map(
     op: ops.FlatMap, schema: pl.Schema, live: _Live, sub: str | None
 ) -> tuple[Step, _Live]:
     del live
-    pick, call = Picker(op.outputs[OUT].schema), op.function.call
-    return PythonRowsStep(op.name, call, tuple(schema), pick, sub, op.on_error), frozenset(schema)
+    out = op.outputs[OUT].schema
+    return _function(op, op.function, calls.flat_mapped, schema, out, sub), frozenset(schema)
+
+
+def _function(
+    op: ops.Filter | ops.Map | ops.FlatMap,
+    function: Function,
+    loop: Loop,
+    schema: pl.Schema,
+    out: pl.Schema,
+    sub: str | None,
+) -> FunctionsStep:
+    stage = Stage(op.name, function.call, tuple(schema), loop, Picker(out), sub, op.on_error)
+    return FunctionsStep((stage,))
+
+
+def _map_batches(
+    op: ops.MapBatches, schema: pl.Schema, live: _Live, sub: str | None
+) -> tuple[Step, _Live]:
+    del live
+    assert op.elementwise, "of whole epochs: see BatchesKernel"
+    frames = Frames(op.function.call, tuple(schema), op.outputs[OUT].schema)
+    few = op.function.declared.selectivity in ("one", "at-most-one")
+    return ElementwiseStep(op.name, frames, few, sub, op.on_error), frozenset(schema)
 
 
 def _lookup(op: Lookup, schema: pl.Schema, live: _Live, sub: str | None) -> tuple[Step, _Live]:
@@ -378,20 +264,20 @@ _LOWER: dict[type[Operator], Callable[..., tuple[Step, _Live]]] = {
     ops.Explode: _explode,
     ops.Map: _map,
     ops.FlatMap: _flat_map,
+    ops.MapBatches: _map_batches,
     ops.WithEventTime: _with_event_time,
     Lookup: _lookup,
 }
 
 
-def _is_dead(expression: Expression, live: _Live) -> bool:
-    """Whether an expression is a bare column that nobody reads; no other may be left out."""
-    node = json.loads(expression.form) if expression.form else None
-    return isinstance(node, dict) and set(node) == {"Column"} and node["Column"] not in live
-
-
-def _only(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
-    """These columns and the hidden ones, by name: a `select` is a query, which takes longer."""
-    return frame[[*names, *hidden(frame)]]
+def _bare(expression: Expression) -> tuple[str, str] | None:
+    """The column that an expression is, and its name behind it, if it computes nothing."""
+    match json.loads(expression.form) if expression.form else None:
+        case {"Column": str(name), **rest} if not rest:
+            return name, name
+        case {"Alias": [{"Column": str(name), **rest}, str(new)], **others} if not (rest or others):
+            return name, new
+    return None
 
 
 def _sorted(live: _Live, schema: pl.Schema) -> tuple[str, ...]:

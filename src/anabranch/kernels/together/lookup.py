@@ -12,6 +12,7 @@ from anabranch.compiler.plan import HIDDEN
 from anabranch.kernels.bundle import hidden
 from anabranch.kernels.keys import canonical
 from anabranch.kernels.letters import NONE, Left
+from anabranch.kernels.stateless.columns import framed
 from anabranch.program.operators.together import Lookup
 
 _ROW = f"{HIDDEN}row"
@@ -34,6 +35,8 @@ class LookupStep:
     left: tuple[str, ...]
     """The rows' columns that are read behind it."""
     sub: str | None
+    plain: bool
+    """Whether the rows' key columns are compared as they are."""
 
     @classmethod
     def of(
@@ -46,11 +49,13 @@ class LookupStep:
         right = [pl.col(old).alias(new) for old, new in op.right_names if new in live]
         table = op.table.load().select([*exprs, *right]).drop_nulls(keys).rechunk()
         left = tuple(name for name in schema if name in live)
-        return cls(op.name, op.on, keys, exprs, table, op.how, op.many, left, sub)
+        columns = ((pl.col(name), schema[name]) for name in op.on)
+        plain = all(canonical(column, dtype) is column for column, dtype in columns)
+        return cls(op.name, op.on, keys, exprs, table, op.how, op.many, left, sub, plain)
 
     def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Left]:
         """Join, and number the matches of a row where there may be several and order is kept."""
-        rows = frame.select([*self.left, *hidden(frame), *self.exprs])
+        rows = framed(self._beside_keys(frame), frame.height)
         if self.sub is not None:
             rows = rows.with_row_index(_ROW)
         found = rows.join(
@@ -58,8 +63,17 @@ class LookupStep:
             on=self.keys,
             how=self.how,
             maintain_order="left_right" if self.many else "left",
-        ).drop(self.keys)
-        if self.sub is None:
-            return found, NONE
-        number = pl.int_range(pl.len(), dtype=pl.Int64).over(_ROW).alias(self.sub)
-        return found.with_columns(number).drop(_ROW), NONE
+        )
+        if self.sub is not None:
+            number = pl.int_range(pl.len(), dtype=pl.Int64).over(_ROW).alias(self.sub)
+            found = found.with_columns(number)
+        dropped = {*self.keys, _ROW}
+        return framed((each for each in found if each.name not in dropped), found.height), NONE
+
+    def _beside_keys(self, frame: pl.DataFrame) -> list[pl.Series]:
+        """The columns that are read behind it, and the key columns to join on."""
+        kept = [frame[name] for name in (*self.left, *hidden(frame))]
+        if self.plain:
+            named = zip(self.keys, self.on, strict=True)
+            return [*kept, *(frame[name].alias(key) for key, name in named)]
+        return [*kept, *frame.select_seq(self.exprs)]

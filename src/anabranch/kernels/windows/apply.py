@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,9 @@ class Applied:
     rows: pl.DataFrame
     windows: pl.Series
     subs: pl.Series
-    letters: int
+    failed: pl.Series
+    """The numbers of the windows that it failed on and that are left out."""
+    errors: Sequence[Exception]
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,8 @@ class Apply:
     def run(self, bounds: pl.DataFrame, kept: WholeRows, partials: pl.DataFrame) -> Applied:
         """Call the function on each window; `bounds` says which window and key it is."""
         keys = bounds.select(self.by).rows() if self.by else [()] * bounds.height
-        found, counts, letters = [self.pick.frame([])], [], 0
+        found, counts = [self.pick.frame([])], list[int]()
+        failed, errors = list[int](), list[Exception]()
         for at, (window, frame) in enumerate(zip(keys, kept.frames(partials), strict=True)):
             try:
                 made = self._one(window, frame)
@@ -56,7 +59,8 @@ class Apply:
                 if self.on_error == "fail":
                     record = bounds.row(at, named=True)
                     raise Failed(told(self.operator, error, record)) from None
-                letters += 1
+                failed.append(at)
+                errors.append(error)
                 counts.append(0)
                 continue
             found.append(made)
@@ -64,7 +68,8 @@ class Apply:
         lengths = pl.DataFrame({"n": counts}, schema={"n": pl.Int64}).with_row_index("w")
         each = lengths.select("w", pl.int_ranges(pl.col("n")).alias("s"))
         each = each.explode("s", empty_as_null=False, keep_nulls=False)
-        return Applied(pl.concat(found), each["w"], each["s"].cast(pl.Int64), letters)
+        rows, subs = pl.concat(found), each["s"].cast(pl.Int64)
+        return Applied(rows, each["w"], subs, pl.Series(failed, dtype=pl.UInt32), errors)
 
     def _one(self, key: tuple[Any, ...], frame: pl.DataFrame) -> pl.DataFrame:
         given = self.call(key, frame)

@@ -18,6 +18,7 @@ import polars as pl
 
 from anabranch.kernels.keys import canonical, canonical_type
 from anabranch.kernels.stateless.evaluated import Evaluated
+from anabranch.kernels.windows.grid import Grid, is_ordered
 from anabranch.program.aggregates import Aggregate
 
 FieldKind: TypeAlias = Literal[
@@ -59,6 +60,11 @@ class Field:
         return self.kind in {"first", "last", "collect", "polars"}
 
     @property
+    def whole(self) -> bool:
+        """Whether partials keep values, so that a sum of them is no smaller than they are."""
+        return False
+
+    @property
     def value(self) -> str:
         """The column of the values, before they are aggregated."""
         return f"v{self.at}"
@@ -95,6 +101,16 @@ class Field:
         """The same of partials that `first` made."""
         return self.settled(partials)
 
+    def slides(self, partials: pl.DataFrame) -> bool:
+        """Whether `slid` knows the partial columns of windows over these."""
+        del partials
+        return self.kind in {"rows", "count"}
+
+    def slid(self, grid: Grid) -> list[pl.Series]:
+        """The partial columns of each window and key of a grid; `settled` is still to be done."""
+        del grid
+        return []
+
     def last(self, partials: pl.DataFrame) -> pl.Series:
         """The column of the result; `TooLarge` where a value has no place in its type."""
         return partials[ROWS].alias(self.name)
@@ -127,6 +143,10 @@ class Counted(Field):
         del partials
         return [pl.col(self.column).sum()]
 
+    def slid(self, grid: Grid) -> list[pl.Series]:
+        """Add the counts."""
+        return [pl.Series(self.column, grid.added(self.column))]
+
     def last(self, partials: pl.DataFrame) -> pl.Series:
         """The number."""
         return partials[self.column].alias(self.name)
@@ -154,6 +174,14 @@ class Extreme(Field):
         """The extreme of the extremes."""
         del partials
         return [self._extreme(pl.col(self.column))]
+
+    def slides(self, partials: pl.DataFrame) -> bool:
+        """If whole numbers can stand for the values."""
+        return is_ordered(partials.schema[self.column])
+
+    def slid(self, grid: Grid) -> list[pl.Series]:
+        """The extreme of the extremes."""
+        return [grid.extreme(self.column, least=self.kind == "min")]
 
     def last(self, partials: pl.DataFrame) -> pl.Series:
         """The extreme."""

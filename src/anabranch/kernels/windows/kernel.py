@@ -19,11 +19,11 @@ from anabranch.kernels.failures import failing
 from anabranch.kernels.kernel import Given, Taken
 from anabranch.kernels.windows.fields import ROWS
 from anabranch.kernels.windows.panes import START, Panes
-from anabranch.kernels.windows.results import END, Leaving
+from anabranch.kernels.windows.results import END, Leaving, outputs_of
 from anabranch.kernels.windows.state import PaneState
 from anabranch.kernels.windows.windows import FRESH, LEFT, SLICE, Windows
 from anabranch.program.graph import Graph
-from anabranch.program.operators.operator import LATE, OUT, Port
+from anabranch.program.operators.operator import LATE, Port
 from anabranch.program.operators.windowed import WindowAggregate, WindowApply
 
 PLACES = 2**32
@@ -76,14 +76,14 @@ class WindowKernel:
             fresh, late = self._rows(taken)
             count = late.height
         due, left = self._due(taken, state, fresh)
-        rows, letters = self.leaving.by_watermark(due)
+        rows, failed = self.leaving.by_watermark(due)
         closed = self.panes.closed(_less(taken.after, self.allowed))
         kept = self.windows.merged([fresh, left]) if left.height else fresh
         if closed is not None:
             kept = kept.filter(pl.col(START) > closed)
         delta = kept.sort(SLICE, maintain_order=True)
-        outputs = {OUT: rows, LATE: late} if self.late_read else {OUT: rows}
-        return Given(outputs, state.then(kept, closed), delta, count, letters)
+        outputs = outputs_of(rows, late if self.late_read else None, failed)
+        return Given(outputs, state.then(kept, closed), delta, count, failed.count)
 
     # Rows in
 
@@ -123,35 +123,53 @@ class WindowKernel:
     def _due(
         self, taken: Taken, state: PaneState, fresh: pl.DataFrame
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """The windows that leave, and with `allow_late` a mark for each that may leave again."""
+        """The windows that leave, in order, and with `allow_late` a mark for each."""
         panes, windows = self.panes, self.windows
         high, low = panes.last_ended(taken.after), panes.first_open(taken.before)
         none = pl.DataFrame(schema=windows.partial_schema)
-        if high is None:
+        if high is None or (high < low and not windows.revised):
             return none.with_columns(pl.lit(0, pl.Int64).alias(END)), none
-        lowest = low
         if windows.revised:
-            again = panes.first_open(_less(taken.before, self.allowed))
-            parts = panes.windows(fresh.with_columns(pl.col(ROWS).alias(FRESH)), again, high)
-            lowest = min([low, *(int(x[START].min()) for x in parts if x.height)])  # type: ignore[arg-type]
+            found = self._changed(taken, state, fresh, low, high)
         else:
-            parts = panes.windows(fresh, low, high)
-        old = state.between(lowest, min(high + panes.size, _FAR))
-        parts = [x for each in old for x in self._counted(each, lowest, high)] + [
-            part for part in parts if part.height
-        ]
-        # What one epoch made of one pane and key is whole already.
-        alone = len(parts) == 1 and panes.slide == panes.size
-        found = parts[0] if alone else windows.merged(parts)
-        if windows.revised:
-            first = (pl.col(START) >= low) & (pl.col(ROWS) > 0)
-            found = found.filter(first | (pl.col(FRESH) > 0))
+            found = self._ended(state, fresh, low, high)
         found = found.with_columns((pl.col(START) + panes.size).alias(END))
         return found, self._marks(found) if windows.revised else none
 
+    def _ended(self, state: PaneState, fresh: pl.DataFrame, low: int, high: int) -> pl.DataFrame:
+        """The windows that start from `low` to `high`, in order."""
+        panes, windows = self.panes, self.windows
+        parts = [*state.between(low, min(high + panes.size, _FAR)), fresh]
+        slid = windows.slid(parts, low, high)
+        if slid is not None:
+            return slid
+        parts = [x for each in parts for x in panes.windows(each, low, high) if x.height]
+        # What one epoch made of one pane and key is whole already.
+        alone = len(parts) == 1 and panes.slide == panes.size
+        return self._ordered(parts[0] if alone else windows.merged(parts))
+
+    def _changed(
+        self, taken: Taken, state: PaneState, fresh: pl.DataFrame, low: int, high: int
+    ) -> pl.DataFrame:
+        """The same with those before `low` that rows of this epoch have changed."""
+        panes, windows = self.panes, self.windows
+        again = panes.first_open(_less(taken.before, self.allowed))
+        parts = panes.windows(fresh.with_columns(pl.col(ROWS).alias(FRESH)), again, high)
+        parts = [part for part in parts if part.height]
+        lowest = min([low, *(int(part[START].min()) for part in parts)])  # type: ignore[arg-type]
+        old = state.between(lowest, min(high + panes.size, _FAR))
+        counted = [x for each in old for x in self._counted(each, lowest, high)]
+        found = windows.merged([*counted, *parts])
+        first = (pl.col(START) >= low) & (pl.col(ROWS) > 0)
+        return self._ordered(found.filter(first | (pl.col(FRESH) > 0)))
+
+    def _ordered(self, found: pl.DataFrame) -> pl.DataFrame:
+        """Windows by end, which is by start as they are of one size, and by key."""
+        return found.sort([START, *self.windows.names], maintain_order=True)
+
     def _counted(self, panes: pl.DataFrame, low: int, high: int) -> list[pl.DataFrame]:
         """Panes as parts of windows; how often a window has left stands at its first pane."""
-        if not self.windows.revised or self.panes.slide == self.panes.size:
+        if self.panes.slide == self.panes.size:
             return self.panes.windows(panes, low, high)
         at = panes.with_columns(pl.col(START).alias("at"))
         own = pl.when(pl.col("at") == pl.col(START)).then(LEFT).otherwise(0).alias(LEFT)

@@ -17,6 +17,11 @@ class Listed(Field):
     """Values in a list, in no order that shows."""
 
     @property
+    def whole(self) -> bool:
+        """Values are kept."""
+        return True
+
+    @property
     def element(self) -> pl.DataType:
         """The type of the elements."""
         return self.given
@@ -162,6 +167,11 @@ def _between(
 
 class Bag(Field):
     """How many there are of each value."""
+
+    @property
+    def whole(self) -> bool:
+        """Values are kept, each once."""
+        return True
 
     @property
     def element(self) -> pl.DataType:

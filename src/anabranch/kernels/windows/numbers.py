@@ -8,22 +8,23 @@ import numpy as np
 import polars as pl
 
 from anabranch.kernels.windows.fields import Field, TooLarge
+from anabranch.kernels.windows.grid import Grid
 from anabranch.kernels.windows.sums import (
     BITS,
     FLOAT_LIMBS,
     FLOAT_LOW,
     SQUARE_LIMBS,
-    SQUARE_LOW,
     Numbers,
     carried,
     decimal_limbs,
     fewer,
     float_limbs,
     rounded,
-    squares,
+    square_limbs,
     variance,
     whole,
     whole_limbs,
+    wholes,
     with_odd,
 )
 
@@ -78,6 +79,15 @@ class Sum(Field):
         if self.given.is_float():
             found.append(_fewer(partials[self._odd]))
         return partials.with_columns(found)
+
+    def slides(self, partials: pl.DataFrame) -> bool:
+        """Unless there are odd parts."""
+        return not self.given.is_float() or _none(partials[self._odd])
+
+    def slid(self, grid: Grid) -> list[pl.Series]:
+        """Add limb by limb."""
+        found = [pl.Series(name, grid.added(name)) for name in self._limbs]
+        return [*found, _no_odd(self._odd, grid)] if self.given.is_float() else found
 
     def last(self, partials: pl.DataFrame) -> pl.Series:
         """The sum in its type."""
@@ -156,6 +166,10 @@ class Mean(Sum):
         """Add both."""
         return [*super().again(partials), pl.col(self._count).sum()]
 
+    def slid(self, grid: Grid) -> list[pl.Series]:
+        """Add both."""
+        return [*super().slid(grid), pl.Series(self._count, grid.added(self._count))]
+
     def last(self, partials: pl.DataFrame) -> pl.Series:
         """The one by the other; null of nothing."""
         count = partials[self._count]
@@ -183,20 +197,13 @@ class Variance(Field):
         """The limbs that are not 0 in all values and squares."""
         (values,) = super().prepared(rows)
         numbers = values.cast(pl.Float64).fill_null(0.0).to_numpy()
-        _, odd = float_limbs(numbers)
-        plain = numbers
+        limbs, odd = float_limbs(numbers)
         if odd is not None:
             plain = np.where(odd == 0, numbers, 0.0)
             odd = np.where(odd == 0, 0.0, numbers)
-        limbs = list(enumerate(float_limbs(plain)[0]))
-        for part in squares(plain):
-            more, _ = float_limbs(part, SQUARE_LOW, SQUARE_LIMBS)
-            limbs += [(FLOAT_LIMBS + at, limb) for at, limb in enumerate(more)]
-        found: dict[int, Numbers] = {}
-        for at, limb in limbs:
-            if limb is not None:
-                found[at] = limb if at not in found else found[at] + limb
-        named = [pl.Series(f"{self.value}_{at}", limb) for at, limb in found.items()]
+            numbers, limbs = plain, float_limbs(plain)[0]
+        every = enumerate([*limbs, *square_limbs(numbers)])
+        named = [pl.Series(f"{self.value}_{at}", x) for at, x in every if x is not None]
         named.append(values.is_not_null().alias(f"{self.value}_n"))
         return named if odd is None else [*named, _sparse(f"{self.value}_odd", odd)]
 
@@ -220,15 +227,27 @@ class Variance(Field):
             found += [pl.Series(name, limb) for name, limb in zip(names, limbs, strict=True)]
         return partials.with_columns(found)
 
+    def slides(self, partials: pl.DataFrame) -> bool:
+        """Unless there are odd values."""
+        return _none(partials[self._odd])
+
+    def slid(self, grid: Grid) -> list[pl.Series]:
+        """Add limb by limb."""
+        names = [*self._sums, *self._squares, self._count]
+        return [*(pl.Series(name, grid.added(name)) for name in names), _no_odd(self._odd, grid)]
+
     def last(self, partials: pl.DataFrame) -> pl.Series:
         """The variance, null of too few."""
         ddof = self.aggregate.ddof
         assert ddof is not None
-        columns = [partials.select(names).rows() for names in (self._sums, self._squares)]
+        sums, squared = (
+            wholes([partials[name].to_numpy() for name in names])
+            for names in (self._sums, self._squares)
+        )
         counts, odd = partials[self._count].to_list(), partials[self._odd].to_list()
         found = [
-            variance(n, sums, squared, each or (), ddof)
-            for n, sums, squared, each in zip(counts, *columns, odd, strict=True)
+            variance(n, total, square, each or (), ddof)
+            for n, total, square, each in zip(counts, sums, squared, odd, strict=True)
         ]
         return pl.Series(self.name, found, pl.Float64())
 
@@ -265,14 +284,22 @@ def _listed(name: str, value: str, values: pl.DataFrame) -> pl.Expr:
 
 def _joined(name: str, partials: pl.DataFrame) -> pl.Expr:
     """Lists of odd parts as one, null where there are none."""
-    if partials[name].null_count() == partials.height:
+    if _none(partials[name]):
         return _NO_ODD.alias(name)
     parts = pl.col(name).explode(empty_as_null=False, keep_nulls=False)
     return pl.when(parts.len() > 0).then(parts.implode()).alias(name)
 
 
+def _no_odd(name: str, grid: Grid) -> pl.Series:
+    return pl.repeat(None, grid.height, dtype=pl.List(pl.Float64), eager=True).alias(name)
+
+
+def _none(odd: pl.Series) -> bool:
+    return odd.null_count() == len(odd)
+
+
 def _fewer(odd: pl.Series) -> pl.Series:
-    if odd.null_count() == len(odd):
+    if _none(odd):
         return odd
     found = [None if each is None else fewer(each) for each in odd.to_list()]
     return pl.Series(odd.name, found, pl.List(pl.Float64()))

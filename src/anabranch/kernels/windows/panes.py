@@ -9,9 +9,15 @@ would be 14 for windows of 10 every 3, these are 7.)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
+
+Numbers: TypeAlias = npt.NDArray[np.int64]
 
 START = "start"
 _FAR = 2**62
@@ -33,6 +39,33 @@ class Panes:
     def rest(self) -> int:
         """How far behind a start an end lies; 0: on it."""
         return self.size % self.slide
+
+    @property
+    def step(self) -> int:
+        """How many panes lie between the starts of two windows."""
+        return 2 if self.rest else 1
+
+    @property
+    def width(self) -> int:
+        """How many panes a window has."""
+        return self.size // self.slide * self.step + (1 if self.rest else 0)
+
+    def lines(self, windows: int) -> int:
+        """How many panes so many windows have that follow one another.
+
+        >>> Panes(10, 3).width, Panes(10, 3).lines(2)
+        (7, 9)
+        """
+        return (windows - 1) * self.step + self.width
+
+    def line(self, behind: Numbers) -> Numbers:
+        """The number of the pane that starts so far behind the start of a window.
+
+        >>> Panes(10, 3).line(np.array([0, 1, 3, 4, 9])).tolist()
+        [0, 1, 2, 3, 6]
+        """
+        slides, rest = np.divmod(behind, self.slide)
+        return slides * self.step + (rest > 0)
 
     def starts(self, times: pl.Series) -> pl.Series:
         """The start of the pane of each time."""
@@ -70,18 +103,25 @@ class Panes:
         if not panes.height or low > high:
             return []
         if self.slide == self.size:
-            return [_between(panes, low, high)]
-        first, last = int(panes[START][0]), int(panes[START][-1])
-        low = max(low, (first - self.size) // self.slide * self.slide + self.slide)
-        high = min(high, last // self.slide * self.slide)
+            return [between(panes, low, high)]
+        reached = self.reached([panes], low, high)
+        low, high = reached.start, reached.stop - self.slide
         if (high - low) // self.slide < self.size // self.slide:
             return self._by_window(panes, low, high)
         return self._by_pane(panes, low, high)
 
+    def reached(self, parts: Sequence[pl.DataFrame], low: int, high: int) -> range:
+        """The starts of windows from `low` to `high` that panes may lie in, sorted in each part."""
+        first = min(int(part[START][0]) for part in parts)
+        last = max(int(part[START][-1]) for part in parts)
+        low = max(low, (first - self.size) // self.slide * self.slide + self.slide)
+        high = min(high, last // self.slide * self.slide)
+        return range(low, high + self.slide, self.slide)
+
     def _by_window(self, panes: pl.DataFrame, low: int, high: int) -> list[pl.DataFrame]:
         found = []
         for start in range(low, high + 1, self.slide):
-            part = _between(panes, start, start + self.size - 1)
+            part = between(panes, start, start + self.size - 1)
             if part.height:
                 found.append(part.with_columns(pl.lit(start, pl.Int64).alias(START)))
         return found
@@ -100,8 +140,8 @@ class Panes:
         return found
 
 
-def _between(panes: pl.DataFrame, low: int, high: int) -> pl.DataFrame:
-    """The panes that start from `low` to `high`."""
+def between(panes: pl.DataFrame, low: int, high: int) -> pl.DataFrame:
+    """Of panes, sorted by start, those that start from `low` to `high`."""
     starts = panes[START]
     begin = int(starts.search_sorted(low, side="left"))
     end = int(starts.search_sorted(high, side="right"))

@@ -14,12 +14,13 @@ from anabranch.kernels.bundle import SLICE as ROW_SLICE
 from anabranch.kernels.bundle import TIME, hidden
 from anabranch.kernels.failures import failing
 from anabranch.kernels.kernel import Given, Taken
+from anabranch.kernels.letters import Left
 from anabranch.kernels.windows.keys import END, EPOCH, HASH, KeyRows, hashed, ranges
 from anabranch.kernels.windows.panes import START
-from anabranch.kernels.windows.results import Leaving
+from anabranch.kernels.windows.results import Leaving, outputs_of
 from anabranch.kernels.windows.windows import SLICE, Windows
 from anabranch.program.graph import Graph
-from anabranch.program.operators.operator import LATE, OUT, Port
+from anabranch.program.operators.operator import LATE, Port
 from anabranch.program.operators.windowed import WindowAggregate, WindowApply
 from anabranch.program.windows import Rows
 
@@ -78,18 +79,18 @@ class RowsKernel:
         """Take each record of an epoch behind those before it."""
         rows = taken.rows[0]
         if not rows.height:
-            found, letters = self._emitted(rows, rows.select(list(self.kept)), _Laid.none())
+            found, failed = self._emitted(rows, rows.select(list(self.kept)), _Laid.none())
             delta = pl.DataFrame(schema=self.state_schema)
         else:
             keys = rows.select(rows[TIME], *self.windows.keys)
             hashes = hashed(keys, self.windows.names)
             old = state.find(np.unique(hashes))
             laid, values = self._laid(rows, keys, old)
-            found, letters = self._emitted(rows, values, laid)
+            found, failed = self._emitted(rows, values, laid)
             delta = self._kept(rows, keys, old, laid, values).sort(SLICE, maintain_order=True)
             delta = delta.with_columns(pl.lit(taken.epoch, pl.Int64).alias(EPOCH))
-        outputs = {OUT: found, LATE: rows.clear()} if self.late_read else {OUT: found}
-        return Given(outputs, state.then(delta), delta, 0, letters)
+        outputs = outputs_of(found, rows.clear() if self.late_read else None, failed)
+        return Given(outputs, state.then(delta), delta, 0, failed.count)
 
     def _laid(
         self, rows: pl.DataFrame, keys: pl.DataFrame, old: pl.DataFrame
@@ -109,18 +110,19 @@ class RowsKernel:
 
     def _emitted(
         self, rows: pl.DataFrame, values: pl.DataFrame, laid: _Laid
-    ) -> tuple[pl.DataFrame, int]:
+    ) -> tuple[pl.DataFrame, Left]:
         """The windows of every step-th record, in order of arrival."""
-        found, letters = [], 0
-        for ends in laid.emitting(self.step, self.count):
-            out, failed = self._some(rows, values, laid, ends)
-            found.append(out)
-            letters += failed
-        return pl.concat(found) if len(found) > 1 else found[0], letters
+        portions = laid.emitting(self.step, self.count)
+        found, failed = zip(
+            *(self._some(rows, values, laid, ends) for ends in portions), strict=True
+        )
+        letters = [each.letters for each in failed if each.letters is not None]
+        left = Left(sum(each.count for each in failed), pl.concat(letters) if letters else None)
+        return pl.concat(found) if len(found) > 1 else found[0], left
 
     def _some(
         self, rows: pl.DataFrame, values: pl.DataFrame, laid: _Laid, ends: _Numbers
-    ) -> tuple[pl.DataFrame, int]:
+    ) -> tuple[pl.DataFrame, Left]:
         lengths = np.minimum(self.count, laid.number[ends] + 1)
         places = ranges(ends - lengths + 1, lengths)
         taken = laid.order[places]
@@ -135,8 +137,8 @@ class RowsKernel:
         partials = partials.sort(START).with_columns(
             pl.Series(START, times[laid.order[ends - lengths + 1]]), pl.Series(END, times[last])
         )
-        cause = rows.select(hidden(rows))[last - (values.height - rows.height)]
-        return self.leaving.beside(partials, cause)
+        told = rows if self.leaving.tells else rows.select(hidden(rows))
+        return self.leaving.beside(partials, told[last - (values.height - rows.height)])
 
     def _kept(
         self,

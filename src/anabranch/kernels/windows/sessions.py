@@ -22,10 +22,10 @@ from anabranch.kernels.kernel import Given, Taken
 from anabranch.kernels.windows.kernel import PLACES
 from anabranch.kernels.windows.keys import END, EPOCH, HASH, Hashes, KeyRows, hashed
 from anabranch.kernels.windows.panes import START
-from anabranch.kernels.windows.results import Leaving
+from anabranch.kernels.windows.results import Leaving, outputs_of
 from anabranch.kernels.windows.windows import SLICE, Windows
 from anabranch.program.graph import Graph
-from anabranch.program.operators.operator import LATE, OUT, Port
+from anabranch.program.operators.operator import LATE, Port
 from anabranch.program.operators.windowed import WindowAggregate, WindowApply
 from anabranch.program.windows import SessionGap
 
@@ -91,10 +91,11 @@ class SessionKernel:
             found = self._joined(rows, old, places)
         found = found.with_columns(pl.lit(taken.epoch, pl.Int64).alias(EPOCH))
         live, due = self._parted(found, state, taken, touched)
-        out, letters = self.leaving.by_watermark(due)
-        outputs = {OUT: out, LATE: late_rows} if self.late_read else {OUT: out}
+        due = due.sort([END, START, *self.windows.names], maintain_order=True)
+        out, failed = self.leaving.by_watermark(due)
+        outputs = outputs_of(out, late_rows if self.late_read else None, failed)
         delta = live.sort(SLICE, maintain_order=True)
-        return Given(outputs, state.then(live, taken.after), delta, late_rows.height, letters)
+        return Given(outputs, state.then(live, taken.after), delta, late_rows.height, failed.count)
 
     def _parted(
         self, found: pl.DataFrame, state: KeyRows, taken: Taken, touched: Hashes

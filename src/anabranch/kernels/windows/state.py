@@ -2,16 +2,18 @@
 
 Partials of many keys that stay idle must not be added up again and again: committed ones are in
 layers, each more than twice as large as the next, and a layer is added to the one below it only
-when it has grown. Panes that have left are cut off at the front of a layer when it is folded.
+when it has grown. Where many values of a key are kept whole several layers of one size may stand
+side by side (`layout`). Panes that have left are cut off at the front of a layer when it is folded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
 
+from anabranch.kernels.windows.layout import Layout
 from anabranch.kernels.windows.panes import START
 from anabranch.kernels.windows.windows import SLICE, Windows
 
@@ -24,6 +26,8 @@ class Layer:
     frame: pl.DataFrame
     closed: int | None = None
     """At this version panes that start here or before count no longer."""
+    layout: Layout = Layout.COPIES
+    """Whether it may stand beside others of its size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +63,29 @@ class PaneState:
 
     def then(self, delta: pl.DataFrame, closed: int | None) -> PaneState:
         """The state after one more epoch, with partials sorted by start."""
-        return replace(self, layers=(*self.layers, Layer(self.version + 1, delta, closed)))
+        layout = self.windows.layout(delta)
+        return replace(self, layers=(*self.layers, Layer(self.version + 1, delta, closed, layout)))
 
     def fold(self, version: int) -> PaneState:
         """The same state with fewer layers, without the panes that had left at this version."""
         self._require(version)
-        settled = [each for each in self.layers if each.version <= self.base]
-        fresh = [each for each in self.layers if self.base < each.version <= version]
-        closed = fresh[-1].closed if fresh else settled[-1].closed
-        if fresh:
-            frames = [_without(each.frame, closed) for each in fresh]
-            merged = self.windows.merged(frames) if len(frames) > 1 else frames[0]
-            settled.append(Layer(version, merged, closed))
-        settled = [replace(each, frame=_without(each.frame, closed)) for each in settled]
-        while len(settled) > 1 and settled[-2].frame.height <= 2 * settled[-1].frame.height:
-            two = [each.frame for each in settled[-2:]]
-            settled[-2:] = [Layer(version, self.windows.merged(two), closed)]
+        old = [each for each in self.layers if each.version <= version]
+        closed = old[-1].closed
+        kept = [replace(each, frame=_without(each.frame, closed)) for each in old]
+        settled = self._settled([*(each for each in kept[:-1] if each.frame.height), kept[-1]])
+        settled[-1] = replace(settled[-1], version=version, closed=closed)
         newer = tuple(each for each in self.layers if each.version > version)
         return replace(self, layers=(*settled, *newer), base=version)
+
+    def _settled(self, layers: Sequence[Layer]) -> list[Layer]:
+        """The same partials, where too many layers are of one size in one layer."""
+        settled = list[Layer]()
+        for layer in layers:
+            settled.append(layer)
+            while (count := _alike(settled)) > layer.layout.value:
+                frames = [each.frame for each in settled[-count:]]
+                settled[-count:] = [replace(layer, frame=self.windows.merged(frames))]
+        return settled
 
     def whole(self) -> pl.DataFrame:
         """All partials that still count."""
@@ -101,13 +110,20 @@ class PaneState:
             raise LookupError(message)
 
 
+def _alike(layers: Sequence[Layer]) -> int:
+    """How many of the last layers are at most twice as large as the last one."""
+    most = 2 * layers[-1].frame.height
+    larger = (at for at, each in enumerate(reversed(layers[:-1]), 1) if each.frame.height > most)
+    return next(larger, len(layers))
+
+
 def _without(frame: pl.DataFrame, closed: int | None) -> pl.DataFrame:
     """Partials of panes that start behind `closed`; the others' memory goes when they are many."""
-    if closed is None or not frame.height:
+    if closed is None or not frame.height or frame[START][0] > closed:
         return frame
     begin = int(frame[START].search_sorted(closed, side="right"))
     kept = frame.slice(begin)
-    return kept.clone() if begin == 0 or 2 * kept.height > frame.height else _copied(kept)
+    return kept if 2 * kept.height > frame.height else _copied(kept)
 
 
 def _copied(frame: pl.DataFrame) -> pl.DataFrame:

@@ -110,6 +110,18 @@ def squares(values: Floats) -> tuple[Floats, Floats]:
     return square, ((high * high - square) + 2 * high * low) + low * low
 
 
+def square_limbs(values: Floats) -> list[Numbers | None]:
+    """The limbs of the square of each float that has no odd part, None where all are 0."""
+    found: list[Numbers | None] = [None] * SQUARE_LIMBS
+    for begin in range(0, len(values), _BLOCK):
+        block = slice(begin, begin + _BLOCK)
+        for part in squares(values[block]):
+            for at, limb in _block(part, SQUARE_LOW, SQUARE_LIMBS)[0]:
+                found[at] = _room(found[at], len(values), np.int64)
+                found[at][block] += limb.astype(np.int64)  # type: ignore[index]
+    return found
+
+
 def carried(limbs: Sequence[Numbers]) -> list[Numbers]:
     """The same numbers with limbs from 0 to 2**32 but for the highest, which has the sign."""
     found, over = list[Numbers](), np.zeros(1, dtype=np.int64)
@@ -137,6 +149,22 @@ def whole(limbs: Sequence[int]) -> int:
     return sum(int(limb) << (BITS * at) for at, limb in enumerate(limbs))
 
 
+def wholes(limbs: Sequence[Numbers]) -> list[int]:
+    """The same for many numbers.
+
+    >>> wholes([np.array([1, -1]), np.array([2, 0]), np.array([0, -3])])
+    [8589934593, -55340232221128654849]
+    """
+    *lower, highest = carried(limbs)
+    words = np.empty((len(highest), len(lower) + 2), dtype="<u4")
+    for at, limb in enumerate(lower):
+        words[:, at] = limb
+    words[:, -2:] = highest.astype("<i8").view("<u4").reshape(-1, 2)
+    every, width = words.tobytes(), 4 * words.shape[1]
+    begins = range(0, len(every), width)
+    return [int.from_bytes(every[at : at + width], "little", signed=True) for at in begins]
+
+
 def with_odd(limbs: Sequence[int], odd: Sequence[float]) -> float:
     """One sum of floats from its limbs and its odd parts."""
     if wild := [each for each in odd if not math.isfinite(each)]:
@@ -161,21 +189,22 @@ def fewer(odd: list[float]) -> list[float]:
     return found
 
 
-def variance(
-    count: int, sums: Sequence[int], squared: Sequence[int], odd: Sequence[float], ddof: int
-) -> float | None:
-    """The variance of `count` floats, some of them odd and in no limb; rounded once."""
+def variance(count: int, total: int, squared: int, odd: Sequence[float], ddof: int) -> float | None:
+    """The variance of `count` floats, rounded once.
+
+    `total` and `squared` are the sums of those that are not odd, and of their squares, in units of
+    their lowest limbs.
+    """
     if count <= ddof:
         return None
     if not all(math.isfinite(each) for each in odd):
         return math.nan
-    s, q = whole(sums), whole(squared)
     if not odd:
-        scaled = count * q - s * s
+        scaled = count * squared - total * total
         return scaled / (count * (count - ddof) << -SQUARE_LOW)
-    total = _exact(s, FLOAT_LOW) + sum((Fraction(x) for x in odd), Fraction(0))
-    square = _exact(q, SQUARE_LOW) + sum((Fraction(x) ** 2 for x in odd), Fraction(0))
-    return _nearest((square - total * total / count) / (count - ddof))
+    exact = _exact(total, FLOAT_LOW) + sum((Fraction(x) for x in odd), Fraction(0))
+    square = _exact(squared, SQUARE_LOW) + sum((Fraction(x) ** 2 for x in odd), Fraction(0))
+    return _nearest((square - exact * exact / count) / (count - ddof))
 
 
 def _exact(number: int, low: int) -> Fraction:
