@@ -16,6 +16,7 @@ from dataclasses import asdict
 import polars as pl
 from rich.console import Console
 
+from anabranch.runtime.memory import keep_freed
 from bench.harness.machine import ROOT
 from bench.harness.report import Row
 from bench.harness.stand import Settings, Stand
@@ -38,6 +39,7 @@ def main(module: str, settings: str) -> None:
     if (threads := pl.thread_pool_size()) != 1:
         message = f"Polars has {threads} threads; set POLARS_MAX_THREADS=1"
         raise RuntimeError(message)
+    keep_freed()  # as workers do; whoever is compared is in this process, too
     with Bar(Console(stderr=True)) as bar:
         stand = Stand(Settings(**json.loads(settings)), progress=bar)
         rows = importlib.import_module(module).cases(stand)

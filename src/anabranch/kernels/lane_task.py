@@ -155,10 +155,11 @@ class LaneTask:
         return LaneResult(outputs, state, deltas)
 
     def nothing(self) -> dict[Port, pl.DataFrame]:
-        """What every port gives of no rows."""
+        """What every port of its own gives of no rows."""
         times = {source: (None, None) for entry in self.entries for source, _ in entry.feeds}
         done = self._epoch(EpochInput(0, {}, times), self.restore({}))
-        return {port: _together(found) for port, found in done.flows.items()}
+        entries = {entry.port for entry in self.entries}
+        return {port: _together(f) for port, f in done.flows.items() if port not in entries}
 
     def _parts(self, done: _Epoch, owners: Owners) -> dict[int, dict[int, pl.DataFrame]]:
         found = {

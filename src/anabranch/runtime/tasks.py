@@ -22,6 +22,7 @@ from anabranch.kernels.lane_task import LaneState
 from anabranch.kernels.results import EpochInput, EpochOutput, LaneResult, TaskError
 from anabranch.runtime.deployment import Deployment
 from anabranch.runtime.exchange import BLOB, Exchange, FileExchange, PartName
+from anabranch.runtime.memory import keep_freed
 from anabranch.runtime.payload import (
     EpochDone,
     HeadDone,
@@ -59,6 +60,7 @@ class Worker:
         exchange: Exchange | None = None,
     ) -> None:
         """Begin with the deployment alone; rows go through its files unless told otherwise."""
+        keep_freed()
         self._deployment = deployment
         self._exchange = exchange or FileExchange(deployment.exchange)
         self._watch = Stopwatch(clock or SystemClock())

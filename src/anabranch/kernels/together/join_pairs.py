@@ -10,12 +10,9 @@ import polars as pl
 from anabranch.kernels.together.join_near import Flags, Positions
 from anabranch.kernels.together.join_reach import Reach
 from anabranch.kernels.together.join_tables import LEFT, RIGHT, Arrivals, Table
-from anabranch.kernels.together.memory import keep_freed
 
 LOOSE = 6
 """Up to so many rows a key it is faster to look at the times of all than to search for the near."""
-_BYTES = 96
-"""What the search needs for a row, roughly, if it has one or two partners."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +37,6 @@ class Pairs:
 
         Rows with a time before `floor` have no partners. What is found has the same bits of keys.
         """
-        keep_freed(_BYTES * sum(table.height for table in tables))
         arrivals = Arrivals.of(tables)
         reach = Reach.of(arrivals)
         if int(reach.count.sum()) > LOOSE * np.count_nonzero(reach.count):
