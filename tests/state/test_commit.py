@@ -13,6 +13,7 @@ from hypothesis.stateful import (
 
 from anabranch.errors import CheckpointError, RunError
 from anabranch.state.commit import CommitMachine, Phase
+from anabranch.state.description import Description
 from anabranch.state.layout import Commit, EpochPlan, Metadata
 from anabranch.state.protocol import (
     Abort,
@@ -23,8 +24,12 @@ from anabranch.state.protocol import (
     Committed,
     CommitWritten,
     ContentsRead,
+    ContentsUnreadable,
     CreateLease,
     Delete,
+    Describe,
+    DescriptionRefused,
+    DescriptionWritten,
     Failed,
     Fenced,
     FindMetadata,
@@ -48,6 +53,7 @@ from anabranch.state.protocol import (
     Rewind,
     Start,
     WriteCommit,
+    WriteDescription,
     WritePlan,
 )
 from anabranch.state.recovery import Recovered
@@ -124,6 +130,56 @@ def test_a_number_that_another_took_is_followed_by_the_next():
     assert 6 == take.lease.number
 
 
+def test_a_lease_is_above_all_runs_that_commits_tell_of():
+    """Leases may be lost; a run that is counted twice would be taken for the one before."""
+    machine = new()
+    machine.handle(OPEN, MetadataFound(METADATA), LeasesListed("take", 0), LeaseCreated(1))
+    machine.handle(LeasesListed("take", 1))
+    old = Recovered(1, history=(Commit(0, 0, number=4, run=7),))
+
+    assert [ListLeases("take")] == machine.handle(ContentsRead(old))
+    [create] = machine.handle(LeasesListed("take", 1))
+    assert 8 == create.lease.number
+    machine.handle(LeaseCreated(8))
+    assert [ReadContents(100)] == machine.handle(LeasesListed("take", 8))
+    assert [ListLeases("commit")] == machine.handle(ContentsRead(old))
+    assert 8 == machine.run
+
+
+def test_what_a_newer_run_clears_away_is_not_taken_for_damage():
+    def reading():
+        machine = new()
+        machine.handle(OPEN, MetadataFound(METADATA), LeasesListed("take", 0), LeaseCreated(1))
+        machine.handle(LeasesListed("take", 1))
+        return machine
+
+    error = CheckpointError("commits/4 is missing")
+
+    machine = reading()
+    assert [ListLeases("take")] == machine.handle(ContentsUnreadable(error))
+    [halt] = machine.handle(LeasesListed("take", 2))
+    assert isinstance(halt.error, Fenced)
+
+    machine = reading()
+    machine.handle(ContentsUnreadable(error))
+    assert [ReadContents(100)] == machine.handle(LeasesListed("take", 1))
+    assert [Halt(error)] == machine.handle(ContentsUnreadable(error))
+
+
+def test_a_name_that_is_taken_and_not_listed_is_tried_once():
+    machine = new()
+    machine.handle(OPEN, MetadataFound(METADATA), LeasesListed("take", 0), LeaseRefused(1))
+    [halt] = machine.handle(LeasesListed("take", 0))
+    assert "lease/0000000001 of the checkpoint is there and is no file" == halt.error.what
+
+    machine = new()
+    machine.handle(OPEN, MetadataFound(METADATA), LeasesListed("take", 0), LeaseCreated(1))
+    machine.handle(LeasesListed("take", 1), ContentsRead(Recovered(1)))
+    machine.handle(LeasesListed("commit", 1), CommitRefused(1))
+    [halt] = machine.handle(ContentsRead(Recovered(1)))
+    assert "commits/0000000001 of the checkpoint is there and is no file" == halt.error.what
+
+
 def test_a_run_that_is_not_the_newest_when_it_begins_stops():
     machine = new()
     machine.handle(OPEN, MetadataFound(METADATA), LeasesListed("take", 0), LeaseCreated(1))
@@ -166,6 +222,55 @@ def test_a_run_that_goes_on_tells_early_sinks_to_go_back():
 
 
 # ---- Planning and committing --------------------------------------------------------------------
+
+
+def test_a_run_says_what_it_keeps_state_for_before_its_first_epoch():
+    machine = opened()
+    program = Description({"n": {}})
+
+    assert [WriteDescription(1, program)] == machine.handle(Describe(program, ("old",)))
+    assert [] == machine.handle(DescriptionWritten(1))
+    planned(machine, 0, 1)
+    with pytest.raises(IllegalMove, match="behind its first plan"):
+        machine.handle(Describe(program))
+
+
+def test_what_is_dropped_is_said_by_the_first_commit_with_epochs_alone():
+    machine = opened()
+    machine.handle(Describe(Description(), ("old",)), DescriptionWritten(1))
+    planned(machine, 0, 1)
+
+    machine.handle(Propose(commit(0)))
+    first = machine._writing[0]
+    written(machine, first.number)
+    machine.handle(Propose(commit(1)))
+
+    assert ("old",) == first.dropped
+    assert () == machine._writing[0].dropped
+
+
+def test_a_run_that_was_described_by_another_process_stops():
+    machine = opened()
+    machine.handle(Describe(Description()))
+
+    [halt] = machine.handle(DescriptionRefused(1))
+
+    assert isinstance(halt.error, Fenced)
+
+
+def test_commits_name_the_newest_plan_of_each_source():
+    machine = opened()
+    for epoch, source in enumerate(["a", "b", "a"]):
+        machine.handle(Plan(EpochPlan(epoch, source, {})), PlanWritten(epoch))
+
+    machine.handle(Propose(commit(0, 1)))
+    first = machine._writing[0]
+    written(machine, first.number)
+    machine.handle(Propose(commit(2)))
+
+    paths = [EpochPlan(epoch, "", {}, run=1).path for epoch in range(3)]
+    assert {"a": paths[0], "b": paths[1]} == first.latest
+    assert {"a": paths[2], "b": paths[1]} == machine._writing[0].latest
 
 
 def test_work_starts_when_its_plan_and_those_before_are_durable():

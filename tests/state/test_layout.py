@@ -1,6 +1,7 @@
 """The small files of a checkpoint: written and read back, and refused when anything is wrong."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from crc32c import crc32c
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.errors import CheckpointError
+from anabranch.state.description import Description
 from anabranch.state.layout import (
     Acknowledgement,
     Commit,
@@ -59,6 +61,11 @@ VALUES = [
     PLAN,
     COMMIT,
     Commit(0, -1),
+    Description(
+        {"views": {"kind": ("window",), "key": ("a: Int64", "ä: String")}, "x": {}},
+        {"clicks": "Files"},
+        ("out",),
+    ),
     Acknowledgement(4, 2),
 ]
 
@@ -115,6 +122,38 @@ def test_every_key_must_be_there_and_of_its_type(value):
 def test_an_unknown_key_is_refused():
     with pytest.raises(CheckpointError, match="unknown key 'extra'"):
         Lease.from_bytes("f", resealed(LEASE.to_bytes(), lambda it: it.update(extra=1)))
+
+
+LATER = replace(
+    COMMIT,
+    latest={"clicks": "epochs/0000000005_2.plan", "ads": "epochs/0000000001_1.plan"},
+    dropped=("count", "sum"),
+)
+
+
+def test_keys_that_came_later_may_be_missing_and_are_written_only_where_they_say_something():
+    assert LATER == Commit.from_bytes("file", LATER.to_bytes())
+    assert b"latest" not in COMMIT.to_bytes()
+    assert b"dropped" not in COMMIT.to_bytes()
+    assert COMMIT == Commit.from_bytes("file", COMMIT.to_bytes())
+
+
+@pytest.mark.parametrize("key", ["latest", "dropped"])
+def test_keys_that_came_later_are_checked_as_well(key):
+    wrong = resealed(LATER.to_bytes(), lambda content: content.update({key: 1.5}))
+
+    with pytest.raises(CheckpointError, match=f"key '{key}'"):
+        Commit.from_bytes("file", wrong)
+
+
+@pytest.mark.parametrize("key", ["plans", "adopted", "latest"])
+@pytest.mark.parametrize("path", ["../../secret", "metadata", "/etc/passwd", "epochs/1.plan"])
+def test_a_plan_is_named_as_plans_are(key, path):
+    value = {"ads": path} if key == "latest" else [path]
+    hostile = resealed(COMMIT.to_bytes(), lambda content: content.update({key: value}))
+
+    with pytest.raises(CheckpointError, match="a plan is not named as plans are"):
+        Commit.from_bytes("file", hostile)
 
 
 def test_another_version_is_told_from_damage():

@@ -6,6 +6,7 @@ import pytest
 from anabranch.errors import CheckpointError
 from anabranch.simulate.store import SimulatedStore
 from anabranch.state.delta import Delta, pack
+from anabranch.state.description import Description
 from anabranch.state.layout import (
     Acknowledgement,
     Commit,
@@ -14,9 +15,16 @@ from anabranch.state.layout import (
     Metadata,
     commit_path,
     lease_path,
+    program_path,
     published_path,
 )
-from anabranch.state.recovery import Recovered, read_chain, read_delta, recover
+from anabranch.state.recovery import (
+    Recovered,
+    read_chain,
+    read_delta,
+    read_description,
+    recover,
+)
 
 
 def delta(last, lane, parent=None, kind="delta"):
@@ -192,6 +200,44 @@ def test_what_is_older_than_what_is_kept_is_garbage_unless_needed(store):
 
     assert (EpochPlan(0, "in", {}, run=1).path,) == found.garbage
     assert [1, 2] == [each.number for each in found.history]
+
+
+def test_the_newest_plan_of_each_source_is_found(store):
+    found = recover(store)
+    assert {"in": 1} == {name: plan.epoch for name, plan in found.latest.items()}
+    old = EpochPlan(0, "in", {}, run=1).path
+    said = commit(3, 2, (), first=2, last=1, run=2, staged={}, plans=(), latest={"in": old})
+    store.create(commit_path(3), said.to_bytes())
+
+    found = recover(store, keep=1)
+    assert {"in": 0} == {name: plan.epoch for name, plan in found.latest.items()}
+    assert old not in found.garbage
+
+    store.delete(old)
+    with pytest.raises(CheckpointError, match=f"{old} is missing"):
+        recover(store)
+
+
+def test_plans_that_an_older_version_let_go_of_are_not_asked_for(store):
+    store.delete(EpochPlan(0, "in", {}, run=1).path)
+
+    found = recover(store, keep=1)
+
+    assert {"in": 1} == {name: plan.epoch for name, plan in found.latest.items()}
+
+
+def test_the_program_is_that_of_the_last_run_that_committed_epochs(store):
+    for run in (1, 2, 3):
+        store.create(program_path(run), Description({f"op{run}": {}}).to_bytes())
+    opening = commit(3, 2, (), first=2, last=1, run=3, staged={}, plans=())
+    store.create(commit_path(3), opening.to_bytes())
+
+    found = recover(store)
+
+    assert 1 == found.described_by
+    assert {"op1"} == read_description(store, 1).operators.keys()
+    assert read_description(store, 4) is None
+    assert [program_path(2)] == [each for each in found.garbage if "program" in each]
 
 
 def test_unpublished_commits_are_kept_whatever_their_age(store):

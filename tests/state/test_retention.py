@@ -1,6 +1,7 @@
 """What is kept: the last commits, and the deltas they need, across snapshots and changes of owners."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -104,6 +105,43 @@ def test_none_is_no_number_of_commits_to_keep():
         Retention(keep=0)
 
 
+def test_what_was_dropped_is_needed_no_more():
+    history = [made(n, (0, 1), deltas=(0, 1)) for n in range(4)]
+    history[2] = replace(history[2], dropped=("n",))
+
+    # The commit that drops an operator may be the first of one that begins anew.
+    assert [(3, 0), (3, 1), (2, 0), (2, 1)] == needed(history)
+    assert [(1, 0), (1, 1), (0, 0), (0, 1)] == needed(history[:2])
+
+
+def test_where_all_was_dropped_there_is_no_state():
+    retention = Retention(keep=1)
+    first = replace(made(1, (0,), deltas=(0,)), state_from=1)
+    retention.add(first)
+    second = replace(made(2, ()), dropped=("n",))
+
+    assert retention.state_from(second) is None
+
+    retention.add(second)
+    assert {first.path, path(1, 0), *first.plans} == set(retention.expire(published=9))
+
+
+def test_the_newest_plan_of_a_silent_source_is_kept_for_as_long_as_it_is_that():
+    retention = Retention(keep=2)
+    silent = "epochs/0000000000_1.plan"
+    gone = []
+    for number in range(6):
+        one = made(number, ())
+        latest = {"silent": silent if number < 4 else one.plans[0], "loud": one.plans[0]}
+        retention.add(replace(one, latest=latest))
+        gone.append([each for each in retention.expire(published=9) if "epochs" in each])
+        assert silent in retention.referenced() or number > 4
+
+    plan = "epochs/{:010d}_1.plan".format
+    # It goes when the oldest commit that can be gone back to has a newer one.
+    assert [[], [], [], [plan(1)], [plan(2)], [plan(3), silent]] == gone
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_the_last_commits_can_always_be_gone_back_to(seed):
     """Against all commits ever made: what any of the last needs was not let go of."""
@@ -118,6 +156,7 @@ def test_the_last_commits_can_always_be_gone_back_to(seed):
         snapshots = lanes if rng.random() < 0.2 else [x for x in lanes if rng.random() < 0.2]
         deltas = [x for x in lanes if x not in snapshots and rng.random() < 0.7]
         one = made(number, owners, deltas, snapshots)
+        one = replace(one, dropped=("n",) if rng.random() < 0.05 else ())
         one = Commit(**{**_values(one), "state_from": retention.state_from(one)})
         retention.add(one)
         everything.append(one)

@@ -118,6 +118,34 @@ def test_a_root_that_is_a_link_or_a_file_is_refused(tmp_path):
             LocalStore(tmp_path / name)
 
 
+def test_what_another_run_swept_half_done_is_written_again(store, monkeypatch):
+    link, swept = LocalStore._link, []
+
+    def sweeping(self, folder, temporary, name, path):
+        if not swept:
+            os.unlink(temporary, dir_fd=folder)
+            swept.append(temporary)
+        link(self, folder, temporary, name, path)
+
+    monkeypatch.setattr(LocalStore, "_link", sweeping)
+    store.create("epochs/1", b"plan")
+
+    assert swept
+    assert b"plan" == store.read("epochs/1")
+    assert ["epochs/1"] == store.list("")
+
+
+def test_a_small_file_that_is_huge_is_not_read(store):
+    store.create("commits/1", b"")
+    store.create("state/n/1", b"")
+    for path in ("commits/1", "state/n/1"):
+        os.truncate(Path(store.root) / path, 300 << 20)
+
+    with pytest.raises(RunError, match="more than any file of its kind"):
+        store.read("commits/1")
+    assert 300 << 20 == len(store.read("state/n/1"))
+
+
 def test_a_pipe_is_not_waited_for(store):
     os.mkfifo(Path(store.root) / "metadata")
 

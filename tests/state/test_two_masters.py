@@ -111,7 +111,7 @@ def interleave(seed, masters):
 
 
 @pytest.mark.parametrize("masters", [2, 3])
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(150))
 def test_the_newest_finishes_and_the_others_are_fenced(seed, masters):
     store, sink, runners = interleave(seed, masters)
 
@@ -130,7 +130,7 @@ def test_the_newest_finishes_and_the_others_are_fenced(seed, masters):
 def test_some_are_fenced_at_every_place():
     """The seeds above are worth something: masters are stopped at many different places."""
     reasons = set()
-    for seed in range(60):
+    for seed in range(150):
         _, _, runners = interleave(seed, 2)
         for runner in runners:
             if runner.baton.error is not None:

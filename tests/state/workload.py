@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from anabranch.connectors.base import Sink
 from anabranch.state.commit import CommitMachine
 from anabranch.state.commits import Commits
-from anabranch.state.layout import Commit, DeltaName, EpochPlan
+from anabranch.state.description import Description
+from anabranch.state.layout import Commit, DeltaName, EpochPlan, program_path
 
 ROWS, EPOCHS, GROUP, KEEP = 60, 6, 2, 1
 
@@ -74,6 +75,7 @@ class Master:
     def open(self):
         self.recovered = self.commits.open("test", holder=self.name, created=0, run_id=self.name)
         self.commits._machine.validate()
+        self.commits.describe(Description({"sum": {"kind": (self.name,)}}))
         self.witness.runs.append(self.commits.run)
         commit = self.recovered.commit
         self.epoch = commit.last + 1 if commit else 0
@@ -152,5 +154,9 @@ def check_finished(store, sink, witness):
     kept = last.commits._machine._retention.referenced()
     [lease] = [path for path in files if path.startswith("lease/")]
     [published] = [path for path in files if path.startswith("published/")]
-    assert files == {"metadata", lease, published, *kept}
+    # What a run kept state for is known while one of its commits is.
+    runs = {commit.run for commit in last.recovered.history} | {last.commits.run}
+    described = {path for path in files if path.startswith("program/")}
+    assert described <= {program_path(run) for run in runs}
+    assert files == {"metadata", lease, published, *kept, *described}
     assert set() == {path for path in files if path.endswith("_b.delta")}

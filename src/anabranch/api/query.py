@@ -5,38 +5,54 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
 from typing import Any, final
 
 from anabranch.errors import AnabranchError, RunError
+from anabranch.observe.facts import Facts
+from anabranch.observe.waits import Shape
+from anabranch.observe.why import why
 from anabranch.runtime.loop import Loop
+from anabranch.runtime.savepoint import savepoint
 
 _POLL_S = 0.02
 """How long a query without work waits before it looks at its source again."""
 _REMEMBERED = 100
+_INITIALIZING, _WAITING = "Initializing sources", "Waiting for data to arrive"
+_PROCESSING, _NEXT = "Processing new data", "Waiting for next trigger"
+"""What Spark's own queries say, so that those who read it need learn nothing new."""
 
 
 @final
 class Query:
     """One running program: its own thread drives it from cycle to cycle."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - all that a query is made of
         self,
         name: str,
         identity: str,
         loop: Loop,
         explanation: str,
         close: Callable[[], None],
+        shape: Shape | None = None,
+        notes: tuple[str, ...] = (),
     ) -> None:
-        """Begin to run; users call `program.start(...)`."""
-        self.name, self.id = name, identity
+        """Begin to run; users call `program.start(...)`.
+
+        `notes` say what has changed since the runs before, as far as it may.
+        """
+        self.name, self.id, self.notes = name, identity, notes
         self._loop, self._explanation, self._close = loop, explanation, close
+        self._shape = shape
         self._progress: deque[dict[str, Any]] = deque(maxlen=_REMEMBERED)
         self._asked: deque[Callable[[], None]] = deque()
         self._wake, self._ended = threading.Event(), threading.Event()
         self._changed = threading.Condition()
         self._error: Exception | None = None
-        self._idle = False
-        self._totals = {"epochs": 0, "rows": 0, "commits": 0}
+        self._begun = False
+        self._totals = _Totals()
         loop.on_progress = self._note
         self._thread = threading.Thread(target=self._live, name=f"anabranch-{name}", daemon=True)
         self._thread.start()
@@ -53,12 +69,31 @@ class Query:
     @property
     def status(self) -> dict[str, Any]:
         """What it is doing, in the form of Spark's."""
-        if not self.is_active:
-            message = "Stopped" if self._error is None else f"Failed: {self._error}"
-        else:
-            message = "Waiting for data to arrive" if self._idle else "Processing new data"
-        active = self.is_active and not self._idle
-        return {"message": message, "isDataAvailable": active, "isTriggerActive": active}
+        facts = self._facts()
+        waiting = any(source.rows for source in facts.sources)
+        active = not facts.ended and bool(facts.epochs)
+        return {
+            "message": self._message(facts, waiting=waiting),
+            "isDataAvailable": not facts.ended and (active or waiting),
+            "isTriggerActive": active,
+        }
+
+    def _message(self, facts: Facts, *, waiting: bool) -> str:
+        if facts.ended:
+            return "Stopped" if facts.error is None else f"Failed: {facts.error}"
+        if not self._begun:
+            return _INITIALIZING
+        if facts.epochs:
+            return _PROCESSING
+        return _NEXT if waiting else _WAITING
+
+    def why(self) -> str:
+        """What it is waiting for, in words: who holds the watermark, and what would release it."""
+        return why(self._facts(), self._shape)
+
+    def _facts(self) -> Facts:
+        error = None if self._error is None else str(self._error)
+        return replace(self._loop.facts(), ended=not self.is_active, error=error)
 
     @property
     def last_progress(self) -> dict[str, Any] | None:
@@ -100,6 +135,29 @@ class Query:
         self._ask(lambda: self._loop.rescale(n, reached.set))
         self._wait_for(reached)
 
+    def savepoint(self, path: str | PathLike[str]) -> None:
+        """Copy the state and the place in the log, as of the last commit, to `path`.
+
+        The query goes on. A program that is started with `checkpoint=path` goes on from there.
+        """
+        taken, failed = threading.Event(), list[AnabranchError]()
+
+        def take() -> None:
+            try:
+                savepoint(self._loop.checkpoint, Path(path))
+            except AnabranchError as error:
+                failed.append(error)
+            finally:
+                taken.set()
+
+        self._ask(take)
+        self._wait_for(taken)
+        if failed:
+            raise failed[0]
+        if not taken.is_set():
+            message = "savepoint: the query is over"
+            raise RunError(message, so="its checkpoint= is as good as a savepoint now")
+
     def stop(self, drain: bool = True) -> None:  # noqa: FBT001, FBT002 - the public form
         """End it: with `drain` behind what is planned, else at once; what is committed stays."""
         if not drain:
@@ -121,15 +179,19 @@ class Query:
                 return
 
     def statistics(self) -> dict[str, Any]:
-        """Totals since the start: epochs, rows and commits."""
-        return dict(self._totals)
+        """Totals since the start, and how things are: see `last_progress` for the newest commit."""
+        facts = self._facts()
+        return {
+            **self._totals.told(),
+            "epochsUnderWay": len(facts.epochs),
+            "lastCommitted": facts.committed,
+            "failures": facts.failures,
+        }
 
     def _note(self, progress: dict[str, Any]) -> None:
-        first, last = progress["anabranch"]["epochs"]
-        self._totals["epochs"] += last - first + 1
-        self._totals["rows"] += progress["numInputRows"]
-        self._totals["commits"] += 1
-        self._progress.append(progress)
+        told = {"id": self.id, "runId": self.id, **progress}
+        self._totals.add(told)
+        self._progress.append(told)
 
     def _live(self) -> None:
         try:
@@ -138,8 +200,9 @@ class Query:
                 self._wake.clear()
                 while self._asked:
                     self._asked.popleft()()
-                self._idle = not self._loop.over and not self._loop.step()
-                if self._idle:
+                idle = not self._loop.over and not self._loop.step()
+                self._begun = True
+                if idle:
                     self._wake.wait(_POLL_S)
         except AnabranchError as error:
             self._error = error
@@ -157,3 +220,38 @@ class Query:
             self._error = self._error or error
         finally:
             self._ended.set()
+
+
+class _Totals:
+    """Figures of all commits since the start.
+
+    They are replaced, never changed: other threads read them.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        names = ("epochs", "rows", "commits", "lateRows", "failedRows", "jobs")
+        self._counts = dict.fromkeys(names, 0)
+        self._time: dict[str, float] = {}
+
+    def add(self, progress: dict[str, Any]) -> None:
+        """Add a commit's."""
+        ours = progress["anabranch"]
+        first, last = ours["epochs"]
+        counts = self._counts
+        self._counts = {
+            "epochs": counts["epochs"] + last - first + 1,
+            "rows": counts["rows"] + progress["numInputRows"],
+            "commits": counts["commits"] + 1,
+            "lateRows": counts["lateRows"] + ours["lateRows"],
+            "failedRows": counts["failedRows"] + ours["failedRows"],
+            "jobs": counts["jobs"] + ours["jobs"],
+        }
+        spent = self._time
+        self._time = {
+            name: round(spent.get(name, 0.0) + more, 3) for name, more in ours["timeMs"].items()
+        }
+
+    def told(self) -> dict[str, Any]:
+        """All of them, and where time went."""
+        return {**self._counts, "timeMs": dict(self._time)}

@@ -7,6 +7,7 @@ from typing import Any
 
 from anabranch.api.query import Query
 from anabranch.clock import Clock, SystemClock
+from anabranch.observe.waits import Shape
 from anabranch.program.graph import Graph
 from anabranch.runtime.assembly import Settings, assemble
 from anabranch.runtime.executor import Executor
@@ -52,4 +53,13 @@ def start(
             if closing is not None:
                 closing()
 
-    return Query(graph.name, assembled.identity, assembled.loop, explanation, close)
+    shape = Shape.of(graph)
+    return Query(
+        graph.name,
+        assembled.identity,
+        assembled.loop,
+        explanation,
+        close,
+        shape,
+        assembled.notes,
+    )

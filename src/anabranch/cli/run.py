@@ -15,6 +15,7 @@ from anabranch.cli.sequentially import NOTICE, run_to_sinks
 from anabranch.compiler.compile import plan_of
 from anabranch.epoch.triggers import Trigger, available_now, epochs
 from anabranch.errors import AnabranchError, ProgramError
+from anabranch.spark.private import active_context
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -27,18 +28,29 @@ def arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--trigger",
+        type=_trigger,
         metavar="WHEN",
-        help='"now": all that is there, then end; or an epoch every so often: "1 s" (the default)',
+        help='"now": all that is there, then end; or an epoch every so often, such as "500 ms"'
+        ' (default: "1 s")',
     )
     command.add_argument(
-        "--checkpoint", type=Path, metavar="DIR", help="go on from here, and leave off here"
+        "--checkpoint",
+        type=Path,
+        metavar="DIR",
+        help="go on from here, and leave off here; of several programs, a directory in it for each "
+        "(default: one that is removed at the end)",
     )
-    command.add_argument("--parallelism", type=int, metavar="N", help="lanes (default: cores)")
     command.add_argument(
-        "--master", default="local[*]", metavar="URL", help="Spark's master (default: local[*])"
+        "--parallelism", type=_lanes, metavar="N", help="lanes (default: as many as cores)"
     )
+    command.add_argument("--master", metavar="URL", help="Spark's master (default: local[*])")
     command.add_argument(
-        "--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark's"
+        "--conf",
+        type=_setting,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of Spark's, such as spark.driver.memory=4g; may be given several times",
     )
     command.add_argument(
         "--sequential", action="store_true", help="run it by the oracle, in this process"
@@ -48,6 +60,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     """Run programs: on Spark, or by the oracle where there is no kernel yet for what they do."""
+    before = _running()
     programs = [load(target) for target in options.program]
     for program in programs:
         if not program.freeze().sinks:
@@ -55,6 +68,8 @@ def run(options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
             raise AnabranchError(message, so="end a stream with .write(sink)")
     if options.sequential or not all(_on_spark(program) for program in programs):
         return 0, {"runtime": "oracle", "programs": _sequentially(programs, options)}
+    if _running() is not before:
+        _refuse_two_sparks(options)
     done = run_on_spark(programs, _options(options))
     if not options.json:
         for ran in done:
@@ -84,22 +99,48 @@ def _sequentially(programs: list[Program], options: argparse.Namespace) -> list[
     return done
 
 
+def _running() -> Any:
+    """The SparkContext of this process; without PySpark there is none, and it is slow to import."""
+    return active_context() if "pyspark" in sys.modules else None
+
+
+def _refuse_two_sparks(options: argparse.Namespace) -> None:
+    """A file that makes a DataFrame has started a Spark, and a process has one."""
+    asked = [f"--{name}" for name in ("master", "conf") if getattr(options, name)]
+    if asked:
+        wanted = " and ".join(asked)
+        message = f"{wanted} cannot be had: the file has started a Spark of its own"
+        so = f"leave {wanted} out, or set it where the file makes its SparkSession"
+        raise AnabranchError(message, have=f"master {_running().master}", so=so)
+
+
 def _options(options: argparse.Namespace) -> Options:
-    pairs = [pair.partition("=") for pair in options.conf]
-    for key, sign, _ in pairs:
-        if not sign:
-            message = f"--conf takes KEY=VALUE, got {key!r}"
-            raise AnabranchError(message)
-    conf = {key: value for key, _, value in pairs}
-    return Options(
-        _trigger(options.trigger), options.checkpoint, options.parallelism, options.master, conf
-    )
+    master = options.master or "local[*]"
+    conf = dict(options.conf)
+    return Options(options.trigger, options.checkpoint, options.parallelism, master, conf)
 
 
-def _trigger(given: str | None) -> Trigger | None:
-    if given is None:
-        return None
-    return available_now() if given == "now" else epochs(given)
+def _trigger(given: str) -> Trigger:
+    try:
+        return available_now() if given == "now" else epochs(given)
+    except ProgramError as error:
+        message = f'"now", or a duration such as "1 s" or "500 ms"; got {given!r}'
+        raise argparse.ArgumentTypeError(message) from error
+
+
+def _lanes(given: str) -> int:
+    if not given.isdecimal() or int(given) < 1:
+        message = f"a whole number from 1, got {given!r}"
+        raise argparse.ArgumentTypeError(message)
+    return int(given)
+
+
+def _setting(given: str) -> tuple[str, str]:
+    key, sign, value = given.partition("=")
+    if not sign or not key.strip():
+        message = f"KEY=VALUE, such as spark.driver.memory=4g; got {given!r}"
+        raise argparse.ArgumentTypeError(message)
+    return key.strip(), value
 
 
 def _some(count: int, what: str) -> str:

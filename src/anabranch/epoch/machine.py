@@ -42,6 +42,9 @@ from anabranch.epoch.protocol import (
 from anabranch.epoch.watermarks import SourceTime
 from anabranch.ids import Marks, Offset, Partition
 
+_TOLD = 200
+"""Events and commands that a machine remembers: its story."""
+
 
 class Stage(Enum):
     """How far an epoch is."""
@@ -84,6 +87,8 @@ class Rules:
     in_flight: int = 16
     attempts: int = 5
     levels: int = 1
+    patience: int = 50
+    """Cycles in a row after each of which the oldest epoch may be where it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +146,65 @@ class Container:
         return {name: (before[name].watermark, after[name].watermark) for name in after}
 
 
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Counts the cycles after which all is where it was; a value: each step gives the next one.
+
+    >>> guard = Guard(2).saw("here").saw("here")
+    >>> guard.tripped, guard.saw("here").tripped, guard.saw("there").tripped
+    (False, True, False)
+    """
+
+    patience: int
+    place: object = None
+    cycles: int = 0
+    """In a row that ended in the same place."""
+
+    def saw(self, place: object) -> Guard:
+        """What is known after a cycle that ended here."""
+        return replace(self, place=place, cycles=self.cycles + 1 if place == self.place else 0)
+
+    @property
+    def tripped(self) -> bool:
+        """Whether it has been the same place for longer than there is patience for."""
+        return self.cycles >= self.patience
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """The oldest epoch does not move, though nothing counts as a failure."""
+
+    epoch: int
+    stage: Stage
+    cycles: int
+    """After each of so many it was where it is."""
+    failure: str | None
+    """What went wrong last, though it did not count."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineStatistics:
+    """How a query's epochs are at a moment; by source where there are several values."""
+
+    rules: Rules
+    containers: tuple[Container, ...]
+    """What is not committed: those with a place in the log in its order, then as they were cut."""
+    known: Known
+    """At the end of the last epoch that has its place."""
+    committed: int
+    idle: Mapping[str, frozenset[Partition]]
+    """As the last epoch that was cut has it."""
+    due: Mapping[str, float | None]
+    """When the next epoch may be cut; None: nobody has looked yet."""
+    at_end: frozenset[str]
+    """The sources of which nothing more will be cut."""
+    failures: int
+    """In a row."""
+    failure: str | None
+    """What went wrong last."""
+    stopping: bool
+
+
 @dataclass(slots=True)
 class _Source:
     """How far a source has been cut."""
@@ -178,6 +242,8 @@ class Machine:
         """By ticket."""
         self._stopping = self._over = False
         self._failures = 0
+        self._failure: str | None = None
+        self._guard = Guard(rules.patience)
         self._story: Story = []
         self._handlers: dict[type, Callable[..., list[Command]]] = {
             Offered: self._offered,
@@ -194,11 +260,16 @@ class Machine:
         commands: list[Command] = []
         for event in events:
             self._story.append((event,))
-            commands += self._handlers[type(event)](event)
+            found = self._handlers[type(event)](event)
+            if isinstance(event, Offered) and not found:
+                # Looks that lead to nothing come fifty times a second, and would be all there is.
+                self._story.pop()
+            commands += found
         if self._ended() and not self._over:
             self._over = True
             commands.append(Finish())
         self._story += [(command,) for command in commands]
+        del self._story[:-_TOLD]
         return commands
 
     def ready(self) -> list[Work]:
@@ -297,9 +368,41 @@ class Machine:
         """How far an epoch is that is not committed."""
         return self._containers[ticket]
 
+    def statistics(self) -> MachineStatistics:
+        """How things are."""
+        unplaced = [each for each in self._containers.values() if each.epoch is None]
+        return MachineStatistics(
+            self._rules,
+            (*self._placed(), *unplaced),
+            self._known,
+            self._committed,
+            {name: source.idle for name, source in self._sources.items()},
+            {name: source.due for name, source in self._sources.items()},
+            frozenset(name for name in self._sources if self.at_end(name)),
+            self._failures,
+            self._failure,
+            self._stopping,
+        )
+
+    def cycle_over(self) -> Stall | None:
+        """Note that a cycle is over, or that there was nothing to run; says if all stands still.
+
+        Every cycle that does not fail takes the oldest epoch further, and failures are counted. So
+        a query that goes round without moving has a fault of ours, and must not hide it.
+        """
+        first = next(iter(self.statistics().containers), None)
+        if first is None:
+            self._guard = Guard(self._rules.patience)
+            return None
+        self._guard = self._guard.saw((first.ticket, first.stage.value, first.level))
+        if not self._guard.tripped:
+            return None
+        epoch = first.ticket if first.epoch is None else first.epoch
+        return Stall(epoch, first.stage, self._guard.cycles, self._failure)
+
     def story(self) -> str:
         """What happened, for people who look for a fault."""
-        return "\n".join(str(entry[0]) for entry in self._story[-200:])
+        return "\n".join(str(entry[0]) for entry in self._story)
 
     def validate(self) -> None:
         """What holds between any two calls."""
@@ -427,6 +530,7 @@ class Machine:
     def _failed(self, event: WorkFailed) -> list[Command]:
         """Repeat what failed; lanes go back together with all that came behind them."""
         self._failures += event.counts
+        self._failure = event.reason
         if self._failures >= self._rules.attempts:
             self._over = True
             return [Fail(event.reason, self._failures)]

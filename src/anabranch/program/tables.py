@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -54,7 +55,9 @@ def _loader(given: Any, what: str) -> tuple[str, Callable[[], Any]]:
     if isinstance(given, str | Path):
         return str(given), _reader(Path(given), what)
     if hasattr(given, "toArrow"):  # a Spark DataFrame, without asking Spark who it is
-        return "a Spark DataFrame", lambda: pl.from_arrow(given.toArrow())
+        # What collects it is above this module and loads PySpark, which is here already.
+        table = importlib.import_module("anabranch.spark.spark_table")
+        return "a Spark DataFrame", lambda: table.collected(given, what)
     if callable(given):
         return f"{getattr(given, '__qualname__', given)}()", given
     message = f"{what}: not a table: {given!r}"
@@ -73,6 +76,8 @@ def _reader(path: Path, what: str) -> Callable[[], pl.DataFrame]:
 def _loaded(load: Callable[[], Any], text: str, what: str) -> pl.DataFrame:
     try:
         frame = load()
+    except ProgramError:
+        raise
     except Exception as error:
         message = f"{what}: {text} could not be loaded: {error}"
         raise ProgramError(message) from error

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 from uuid import uuid4
 
 from anabranch.clock import Clock
@@ -20,25 +21,30 @@ from anabranch.epoch.machine import Known, Machine, Rules
 from anabranch.epoch.protocol import Offer
 from anabranch.epoch.triggers import Trigger
 from anabranch.epoch.watermarks import END_OF_TIME, SourceTime
-from anabranch.errors import CheckpointError, ProgramError
+from anabranch.errors import ProgramError
 from anabranch.ids import Offset, Partition
 from anabranch.kernels.region import lower
 from anabranch.program.graph import Graph
 from anabranch.program.operators.edges import Read, Write
 from anabranch.program.operators.operator import DEAD_LETTERS, Port
+from anabranch.runtime.compatibility import Before, Change, Now, compare
 from anabranch.runtime.deployment import Deployment, Durability, Input, LaneStage, Output
 from anabranch.runtime.exchange import exchange_directory
 from anabranch.runtime.executor import Executor
+from anabranch.runtime.facts import describe, divided
 from anabranch.runtime.intake import Intake
 from anabranch.runtime.loop import Loop
 from anabranch.runtime.payload import Strand
 from anabranch.state.commit import CommitMachine
 from anabranch.state.commits import Commits
-from anabranch.state.delta import unpack
+from anabranch.state.delta import SLICE
+from anabranch.state.description import Description
 from anabranch.state.layout import EpochPlan
-from anabranch.state.recovery import Recovered
+from anabranch.state.recovery import Recovered, read_delta, read_description
 from anabranch.state.slices import Owners
 from anabranch.state.store import LocalStore
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,8 @@ class Settings:
     """Commits that can be gone back to; None: all."""
     bundles: Bundles | None = None
     """How rows are bundled where they come in; None: as few as keep all slots busy."""
+    in_flight: int = 16
+    """Epochs of a source that may be under way at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,8 @@ class Assembled:
     deployment: Deployment
     identity: str
     close: Callable[[], None]
+    notes: tuple[str, ...] = ()
+    """What has changed since the run before, a sentence each, as far as state is concerned."""
 
 
 def assemble(graph: Graph, settings: Settings, executor: Executor, clock: Clock) -> Assembled:
@@ -85,17 +95,23 @@ def assemble(graph: Graph, settings: Settings, executor: Executor, clock: Clock)
         exchange = exchange_directory()
         stack.callback(exchange.remove)
         deployment = _deployment(plan, settings, executor, commits.run, root, exchange.path)
-        past = _Past.of(recovered, store)
-        _require_slice_keys(plan, recovered, store)
+        program = describe(plan, [stage.task for stage in deployment.stages])
+        kinds = {op.name: op.kind for op in graph.operators}
+        change = _change(recovered, store, Now(program, kinds, settings.slices))
+        dropped = _dropped(recovered, change.kept, program, deployment)
+        recovered = _without(recovered, dropped)
+        past = _Past.of(recovered)
         loop = _loop(settings, executor, clock, commits, past, deployment, graph.sources)
         executor.deploy(deployment)
         stack.callback(executor.close)
         commits.publish()
+        commits.describe(program, dropped)
         # The lease is ours and all that was committed is published: what is staged now was left by
         # runs that are over. At the end of a run that cannot be known: another may have begun.
         for output in deployment.outputs.values():
             output.sink.sweep(())
-        return Assembled(loop, deployment, uuid4().hex, stack.pop_all().close)
+        close = stack.pop_all().close
+        return Assembled(loop, deployment, uuid4().hex, close, change.notes)
 
 
 def _checkpoint(settings: Settings, stack: ExitStack) -> Path:
@@ -153,14 +169,11 @@ class _Past:
     """The partitions of each source that were at their end behind the last commit."""
 
     @classmethod
-    def of(cls, recovered: Recovered, store: LocalStore) -> _Past:
-        newest: dict[str, EpochPlan] = {}
-        finished: dict[str, frozenset[Partition]] = {}
-        for commit in recovered.history:
-            for path in commit.plans:
-                plan = EpochPlan.from_bytes(path, store.read(path))
-                newest[plan.source] = plan
-                finished[plan.source] = finished.get(plan.source, frozenset()) | {*plan.finished}
+    def of(cls, recovered: Recovered) -> _Past:
+        positions = {} if recovered.commit is None else recovered.commit.positions
+        # A source that was not read for a while begins anew: what it remembered is out of date.
+        newest = {name: plan for name, plan in recovered.latest.items() if name in positions}
+        finished = {name: frozenset(plan.finished) for name, plan in newest.items()}
         newest |= {plan.source: plan for plan in recovered.plans}
         return cls(recovered, newest, finished)
 
@@ -170,7 +183,7 @@ class _Past:
         times = {read.name: self._time(read) for read in reads}
         if commit is None:
             return Known(times, {}, {})
-        return Known(times, commit.positions, commit.row_numbers)
+        return Known(times, _of(commit.positions, reads), _of(commit.row_numbers, reads))
 
     def _time(self, read: Read) -> SourceTime:
         begun = SourceTime(tuple(read.source.partitions()), read.lateness)
@@ -183,7 +196,6 @@ class _Past:
             begun,
             watermark=watermark,
             greatest=dict(commit.greatest_times.get(read.name, {})),
-            # Plans of long ago may be gone; what is at its end is then found out again.
             finished=frozenset(begun.partitions)
             if at_end
             else self.finished.get(read.name, frozenset()),
@@ -197,6 +209,12 @@ class _Past:
             if plan.source == read.name:
                 found |= {partition: end for partition, (_, end) in plan.offsets.items()}
         return found or None
+
+
+def _of(by_source: Mapping[str, _T], reads: Sequence[Read]) -> dict[str, _T]:
+    """What is said of these sources; one that is no longer read is forgotten."""
+    names = {read.name for read in reads}
+    return {name: said for name, said in by_source.items() if name in names}
 
 
 def _loop(  # noqa: PLR0913, PLR0917 - all that a loop is made of
@@ -213,7 +231,8 @@ def _loop(  # noqa: PLR0913, PLR0917 - all that a loop is made of
         newest = past.newest.get(read.name)
         if newest is not None and newest.memory is not None:
             read.source.recall(newest.memory)
-    rules = Rules(trigger.every / 1_000_000, trigger.bounded, levels=deployment.levels)
+    every, in_flight = trigger.every / 1_000_000, settings.in_flight
+    rules = Rules(every, trigger.bounded, in_flight, levels=deployment.levels)
     first = 0 if recovered.commit is None else recovered.commit.last + 1
     machine = Machine(rules, past.known(reads), first=first)
     plans = {plan.epoch: (plan.source, _offer(plan)) for plan in recovered.plans}
@@ -228,27 +247,48 @@ def _loop(  # noqa: PLR0913, PLR0917 - all that a loop is made of
     return loop
 
 
-def _require_slice_keys(plan: StagedPlan, recovered: Recovered, store: LocalStore) -> None:
-    """Refuse a checkpoint whose state is divided by other columns than the program now divides by.
+def _change(recovered: Recovered, store: LocalStore, now: Now) -> Change:
+    """What becomes of the checkpoint under this program, or an error that says why it cannot be."""
+    commit, run = recovered.commit, recovered.described_by
+    if commit is None or run is None:
+        return Change()
+    described = read_description(store, run)
+    planned: dict[str, int] = {}
+    for plan in recovered.plans:
+        planned.setdefault(plan.source, plan.epoch)
+    before = Before(
+        _told_by_files(recovered, store) if described is None else described,
+        frozenset(name for name, time in commit.watermarks.items() if time == END_OF_TIME),
+        planned,
+        len(commit.owners) if recovered.chains else None,
+    )
+    return compare(before, now)
 
-    Its keys would be looked for in the wrong slices, and their state not be found.
-    """
-    for stage in plan.stages:
-        for op in plan.operators(stage):
-            for link in recovered.chains.get(op.name, ())[-1:]:
-                found = unpack(store.read(link.path), link.path).slice_key
-                if found != stage.key:
-                    raise _divided_otherwise(op.name, found, stage.key)
+
+def _told_by_files(recovered: Recovered, store: LocalStore) -> Description:
+    """What is known of the program before where a version wrote that did not describe it."""
+    operators = {}
+    for name, links in recovered.chains.items():
+        delta = read_delta(store, links[-1].path)
+        if delta.frame.columns != [SLICE]:
+            operators[name] = divided(delta.slice_key)
+    sources = {} if recovered.commit is None else recovered.commit.positions
+    return Description(operators, dict.fromkeys(sources, ""))
 
 
-def _divided_otherwise(
-    operator: str, found: tuple[str, ...] | None, wanted: tuple[str, ...] | None
-) -> CheckpointError:
-    then, now = (", ".join(key or ("nothing",)) for key in (found, wanted))
-    message = f"the state of {operator} in the checkpoint is divided by {then}"
-    why = f"the program now divides it by {now}: its regions have changed"
-    so = "see program.explain(); undo the change, or begin with another checkpoint"
-    return CheckpointError(message, why=why, so=so)
+def _dropped(
+    recovered: Recovered, kept: frozenset[str], program: Description, deployment: Deployment
+) -> tuple[str, ...]:
+    """The operators whose files are no state any more: they are gone, or begin anew."""
+    running = {name for stage in deployment.stages for name in stage.task.operators}
+    # Some run in lanes and keep nothing; their files are empty and in nobody's way.
+    harmless = running - program.operators.keys()
+    return tuple(sorted(recovered.chains.keys() - kept - harmless))
+
+
+def _without(recovered: Recovered, dropped: tuple[str, ...]) -> Recovered:
+    chains = {name: each for name, each in recovered.chains.items() if name not in dropped}
+    return replace(recovered, chains=chains)
 
 
 def _offer(plan: EpochPlan) -> Offer:

@@ -7,12 +7,13 @@ what was planned is run again with the same offsets.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -38,6 +39,8 @@ from anabranch.epoch.protocol import (
 )
 from anabranch.errors import RunError
 from anabranch.kernels.letters import Origins, Split
+from anabranch.observe.checkpoint import COMMITTED_AT
+from anabranch.observe.facts import Facts, Look
 from anabranch.runtime.deployment import Deployment
 from anabranch.runtime.executor import CycleResult, Executor, JobFailed
 from anabranch.runtime.intake import Intake
@@ -53,7 +56,7 @@ from anabranch.runtime.payload import (
     Strand,
     Strands,
 )
-from anabranch.runtime.progress import progress_of
+from anabranch.runtime.progress import Brought, Job, progress_of
 from anabranch.runtime.stopwatch import Stopwatch
 from anabranch.runtime.tasks import BEGIN, SPLIT_ROWS, merge
 from anabranch.scheduling.session_machine import Cycle, SessionMachine
@@ -62,6 +65,12 @@ from anabranch.state.layout import Commit, EpochPlan
 
 SNAPSHOT_AFTER = 32
 """Deltas of a lane before its whole state is written: as many files are read at a recovery."""
+
+HEARTBEAT_S = 45.0
+"""How long lanes are left without work: Spark ends worker processes that were idle for 60 s."""
+
+_TOLD = 20
+"""Lines of the machine's story in an error."""
 
 
 @dataclass(slots=True)
@@ -97,6 +106,8 @@ class Group:
 
     works: tuple[LaneWork, ...]
     deltas: Mapping[str, Mapping[int, str]]
+    changed: Mapping[str, int] = field(default_factory=dict)
+    """Rows of state, by operator."""
 
     @property
     def epochs(self) -> tuple[int, ...]:
@@ -104,10 +115,26 @@ class Group:
         return tuple(work.epoch for work in self.works)
 
 
+@dataclass(slots=True)
+class _Moments:
+    """When things happened, in seconds of the clock."""
+
+    told: float
+    """Progress was told last: what it tells next is counted from here."""
+    worked: float
+    """The lanes' processes last had something to do."""
+    committed: float | None = None
+    """This run has made its last commit, if it has made one."""
+    job: float | None = None
+    """The job under way began, if one is."""
+    rest: float | None = None
+    """There was nothing more to do, if that is so."""
+
+
 class Loop:
     """One query's life on one executor. Used by one thread at a time."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - all that a loop is made of
         self,
         deployment: Deployment,
         executor: Executor,
@@ -128,19 +155,30 @@ class Loop:
         """By stage and lane."""
         self._deltas: dict[int, dict[str, dict[int, str]]] = {}
         """What the stages behind them have written, by the first epoch of a group."""
+        self._changed: dict[int, Counter[str]] = defaultdict(Counter)
+        """How many rows of state they have changed, likewise."""
         self._waiting: list[Group] = []
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="anabranch-job")
         self._width: int | None = None
         self._forced = False
-        self._last_commit = clock.elapsed()
+        self._at = _Moments(clock.elapsed(), clock.elapsed())
         self._cut_at: dict[int, float] = {}
         """By ticket."""
         self._watch, self._tasks = Stopwatch(clock), Stopwatch(clock)
+        self._looks: dict[str, Look] = dict.fromkeys(intakes, Look())
+        self._jobs = 0
+        """Since the last commit."""
+        self._seen = self._facts()
         self._rescaled: Callable[[], None] | None = None
         self._asking: list[Callable[[], None]] = []
         self._catching_up: list[tuple[int, Callable[[], None]]] = []
         self.over = False
         self.on_progress: Callable[[dict[str, Any]], None] = lambda _: None
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where its checkpoint is."""
+        return self._deployment.checkpoint
 
     def resume(
         self,
@@ -157,6 +195,7 @@ class Loop:
             epoch: _Epoch(self._number(source), offer) for epoch, (source, offer) in plans.items()
         }
         self._cut_at = dict.fromkeys(plans, self._clock.elapsed())
+        self._seen = self._facts()
         if not strands:
             return
         for (stage, lane), known in self._lanes.items():
@@ -170,6 +209,16 @@ class Loop:
 
     def step(self) -> bool:
         """Do what can be done now, at most one cycle of it; says whether there was anything."""
+        if self._at.rest is not None:
+            self._watch.add("idle", self._clock.elapsed() - self._at.rest)
+        done = self._step()
+        self._at.rest = None if done else self._clock.elapsed()
+        self._seen = self._facts()
+        if not done:
+            self._keep_warm()
+        return done
+
+    def _step(self) -> bool:
         self._tell()
         if self.over:
             return True
@@ -178,25 +227,70 @@ class Loop:
         planned = self._plan()
         cycle = self._session.choose(self._machine.ready())
         if not cycle:
-            return self._commit_waiting() or planned
+            done = self._commit_waiting() or planned
+            if not done:
+                self._refuse_standstill()
+            return done
         self._machine.take(*cycle.works)
-        began = self._clock.elapsed()
-        pending = self._submit(cycle)
+        self._run(cycle)
+        self._refuse_standstill()
+        return True
+
+    def _run(self, cycle: Cycle) -> None:
+        """One cycle's job; while it runs, what the one before it brought is committed."""
+        began = self._at.job = self._clock.elapsed()
+        heads = _divided(self._head_items(cycle), self._executor.slots)
+        pending = self._submit(heads, self._lane_jobs(cycle))
+        self._seen = self._facts()
         self._commit_waiting()
         with self._watch("waiting for the job"):
             wait([pending])
-        self._watch.add("job", self._clock.elapsed() - began)
-        self._absorb(cycle, pending)
+        took = self._clock.elapsed() - began
+        self._watch.add("addBatch", took)
+        self._at.job = None
+        if cycle.lanes or not self._deployment.stages:
+            self._at.worked = self._clock.elapsed()
+        self._absorb(cycle, pending, Job(heads, took))
         rows = sum(self._rows(work.ticket) for work in cycle.heads)
         self._bundles = self._bundles.learn(rows, self._clock.elapsed() - began)
         waiting = sum(1 for work in self._machine.ready() if not isinstance(work, LaneWork))
         self._session = self._session.learn(cycle, self._clock.elapsed() - began, waiting)
-        return True
+
+    def facts(self) -> Facts:
+        """What is known of the query now; safe from any thread, and never waits."""
+        return replace(self._seen, now=self._clock.elapsed())
+
+    def _facts(self) -> Facts:
+        found = Facts.of(
+            self._deployment.program,
+            self._machine.statistics(),
+            self._looks,
+            self._cut_at,
+            self._clock.elapsed(),
+        )
+        return replace(found, committed_at=self._at.committed, job_since=self._at.job)
+
+    def _keep_warm(self) -> None:
+        """Let the lanes' processes do something before Spark takes them for idle."""
+        if not self.over and self._clock.elapsed() - self._at.worked >= HEARTBEAT_S:
+            self.warm_up()
+
+    def _refuse_standstill(self) -> None:
+        """Fail where cycle follows cycle and nothing moves: a fault must not look like work."""
+        if (stall := self._machine.cycle_over()) is None:
+            return
+        message = f"the query makes no progress: epoch {stall.epoch} has not moved"
+        last = "" if stall.failure is None else f"; what failed last: {stall.failure}"
+        why = f"it was {stall.stage.value} after each of {stall.cycles} cycles{last}"
+        have = "\n        ".join(self._machine.story().splitlines()[-_TOLD:])
+        so = "report it with these lines; started again, it goes on behind its last commit"
+        raise RunError(message, why=why, have=have, so=so)
 
     def warm_up(self) -> None:
         """Start what the first cycle will need; if that fails, the cycle will tell."""
         with suppress(JobFailed):
             self._executor.warm_up()
+        self._at.worked = self._clock.elapsed()
 
     def stop(self, *, drain: bool) -> None:
         """Plan nothing more; with `drain` finish what is planned."""
@@ -234,6 +328,7 @@ class Loop:
         while self._machine.wants_offer(source):
             with self._watch("latestOffset"):
                 offer = self._intakes[source].look(self._clock.elapsed())
+            self._looks[source] = self._looks[source].then(offer, self._clock.elapsed())
             forced = self._forced if not self._asking else not offer.empty
             caught_up = not offer.more
             given = Offered(replace(offer, forced=forced), self._clock.elapsed(), source)
@@ -285,6 +380,7 @@ class Loop:
             match command:
                 case Cut(ticket, source, offer):
                     self._intakes[source].take(offer)
+                    self._looks[source] = self._looks[source].taken()
                     self._epochs[ticket] = _Epoch(self._number(source), offer)
                     self._cut_at[ticket] = self._clock.elapsed()
                 case PlanEpoch(epoch, _, source, offer):
@@ -312,14 +408,14 @@ class Loop:
 
     # Running
 
-    def _submit(self, cycle: Cycle) -> Future[CycleResult]:
-        heads = self._head_items(cycle)
-        lanes = self._lane_jobs(cycle)
-        tasks = _divided(heads, self._executor.slots)
+    def _submit(
+        self, tasks: Sequence[Sequence[HeadItem]], lanes: Mapping[int, LaneJob]
+    ) -> Future[CycleResult]:
         if not tasks and not lanes:
             nothing: Future[CycleResult] = Future()
             nothing.set_result(CycleResult((), {}))
             return nothing
+        self._jobs += 1
         return self._pool.submit(self._executor.run, tasks, lanes)
 
     def _head_items(self, cycle: Cycle) -> list[HeadItem]:
@@ -396,7 +492,7 @@ class Loop:
 
     # What came back
 
-    def _absorb(self, cycle: Cycle, pending: Future[CycleResult]) -> None:
+    def _absorb(self, cycle: Cycle, pending: Future[CycleResult], job: Job) -> None:
         try:
             result = pending.result()
         except JobFailed as failure:
@@ -405,6 +501,7 @@ class Loop:
         self._refuse_errors(result)
         self._count("head", result.heads)
         self._count("lane", list(result.lanes.values()))
+        self._watch.add("spark", job.overhead(result, self._executor.slots))
         if any(done.missing for done in result.lanes.values()):
             for lane, done in result.lanes.items():
                 for stage in done.missing:
@@ -459,7 +556,8 @@ class Loop:
         for level, works in sorted(by_level.items(), reverse=True):
             if level == self._deployment.levels:
                 deltas = self._deltas.pop(works[0].epoch, {})
-                self._waiting.append(Group(tuple(works), deltas))
+                changed = self._changed.pop(works[0].epoch, Counter())
+                self._waiting.append(Group(tuple(works), deltas, changed))
         self._tell(LanesDone(tuple(work.epoch for work in cycle.lanes)))
 
     def _take_stage(
@@ -477,6 +575,7 @@ class Loop:
         # Epochs that are together stay together: the first one names them at every level.
         first = by_level[self._deployment.stages[done.stage].level][0].epoch
         deltas = self._deltas.setdefault(first, {})
+        self._changed[first].update(done.changed)
         for operator, path in done.deltas.items():
             deltas.setdefault(operator, {})[lane] = path
             before = () if done.snapshot else (known.strands.get(operator) or ((),))[0]
@@ -513,6 +612,7 @@ class Loop:
             lanes=deployment.lanes if deployment.stages else 0,
             deltas={operator: dict(lanes) for operator, lanes in group.deltas.items()},
             staged=staged,
+            statistics={COMMITTED_AT: int(self._clock.now() * 1_000_000)},
         )
         with self._watch("commitOffsets"):
             self._commits.commit(commit)
@@ -533,21 +633,30 @@ class Loop:
             self._rescaled = None
 
     def _progress(self, group: Group, commit: Commit, latencies: Sequence[float]) -> dict[str, Any]:
-        now = self._clock.elapsed()
-        seconds, self._last_commit = now - self._last_commit, now
-        rows: dict[str, int] = dict.fromkeys(self._intakes, 0)
-        for work in group.works:
-            container = self._machine.container(work.ticket)
-            rows[container.source] += container.rows
-        return progress_of(
-            self._deployment,
-            commit,
-            rows=rows,
+        self._at.committed = now = self._clock.elapsed()
+        seconds, self._at.told = now - self._at.told, now
+        jobs, self._jobs = self._jobs, 0
+        containers = [self._machine.container(work.ticket) for work in group.works]
+        dones = [done for work in group.works for done in self._epochs[work.ticket].lanes.values()]
+        read = [done for work in group.works for done in self._epochs[work.ticket].heads.values()]
+        in_lanes = all(output.stage is not None for output in self._deployment.outputs.values())
+        brought = Brought(
+            at=self._clock.now(),
+            epochs=containers,
+            given=sum(done.rows for done in dones) if in_lanes else None,
+            late=sum(done.late for done in dones),
+            letters=sum(done.letters for done in dones) + sum(done.letters for done in read),
+            changed=group.changed,
             seconds=seconds,
             latencies=latencies,
             spent=self._watch.take(),
             tasks=self._tasks.take(),
+            jobs=jobs,
+            under_way=len(self._machine.tickets) - len(group.works),
+            failures=self._machine.statistics().failures,
+            sources=self._facts().sources,
         )
+        return progress_of(self._deployment, commit, brought)
 
     def _staged(self, sink: str, group: Group) -> tuple[tuple[int, tuple[Any, ...]], ...]:
         """The messages of a sink's rows, epoch by epoch, each in the order of its rows."""

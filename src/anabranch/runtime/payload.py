@@ -89,6 +89,8 @@ class HeadDone:
     error: dict[str, Any] | None = None
     spent: dict[str, float] = field(default_factory=dict)
     """Seconds, by what they went into."""
+    letters: int = 0
+    """How many records failed and were left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,8 @@ class EpochDone:
     """What lies in the exchange, by the number of the exit."""
     staged: dict[str, Any] = field(default_factory=dict)
     """What sinks said, by their names."""
+    letters: int = 0
+    """How many records failed and were left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,8 @@ class StageDone:
     deltas: dict[str, str] = field(default_factory=dict)
     """The file of what changed, by operator."""
     snapshot: bool = False
+    changed: dict[str, int] = field(default_factory=dict)
+    """How many rows of state changed, by operator."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,10 @@ class Worker:
             made, version = result.state.fold(), uuid4().hex
             self._keep(version, made)
             paths = self._write_deltas(lane, job, version, result, made)
-        return StageDone(job.stage, version, epochs, paths, job.snapshot)
+        changed = {
+            operator: sum(each[operator].height for each in result.deltas) for operator in paths
+        }
+        return StageDone(job.stage, version, epochs, paths, job.snapshot, changed)
 
     def _head(self, item: HeadItem) -> HeadDone:
         given, watch = self._deployment.inputs[item.source], self._watch
@@ -124,7 +127,9 @@ class Worker:
         with watch("kernel"):
             result = given.head.run(frame, item.partition, item.number * SPLIT_ROWS)
         rows, greatest = result.rows_in, result.greatest_time
-        done = HeadDone(item.ticket, item.number, item.partition, rows, greatest)
+        done = HeadDone(
+            item.ticket, item.number, item.partition, rows, greatest, letters=result.letters
+        )
         if result.error is not None:
             return replace(done, error=asdict(result.error))
         parts, staged = {}, {}
@@ -165,7 +170,7 @@ class Worker:
             else:
                 attempt = f"{item.attempt}-{lane}"
                 staged[sink] = stage(deployment, sink, by_lane[0], item.epoch, attempt)
-        return EpochDone(item.epoch, rows, output.late, parts, staged)
+        return EpochDone(item.epoch, rows, output.late, parts, staged, output.letters)
 
     def _state(self, lane: int, job: StageJob) -> LaneState | None:
         """The parent state: kept here, or made again from its deltas where they were sent."""

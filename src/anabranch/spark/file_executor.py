@@ -19,6 +19,7 @@ from anabranch.runtime.payload import (
     lane_to_bytes,
 )
 from anabranch.runtime.tasks import Worker
+from anabranch.spark.labels import label_of
 from anabranch.spark.lanes import Lanes, Plans
 from anabranch.spark.shipping import shipped
 
@@ -30,7 +31,7 @@ class FileExecutor:
         """Use this context; the graph says whose functions travel by value."""
         self._sc, self._graph = sc, graph
         self._lanes: Lanes | None = None
-        self._deployed: str | None = None
+        self._deployed: Deployment | None = None
         self.slots: int = sc.defaultParallelism
 
     def deploy(self, deployment: Deployment) -> None:
@@ -39,9 +40,9 @@ class FileExecutor:
             self.close()
             self._lanes = Lanes(self._sc, deployment.lanes, lane=run_lane, head=run_heads)
         elif self._deployed is not None:
-            self._lanes.withdraw(self._deployed)
+            self._lanes.withdraw(self._deployed.id)
         self._lanes.deploy(deployment.id, shipped(deployment, self._graph))
-        self._deployed = deployment.id
+        self._deployed = deployment
 
     def warm_up(self) -> None:
         """Start all processes before the first epoch."""
@@ -65,9 +66,12 @@ class FileExecutor:
     def run(self, heads: Sequence[Sequence[HeadItem]], lanes: Mapping[int, LaneJob]) -> CycleResult:
         """One Spark job."""
         assert self._lanes is not None
-        jobs = {lane: pickle.dumps((self._deployed, job)) for lane, job in lanes.items()}
-        tasks = [pickle.dumps((self._deployed, list(items))) for items in heads]
-        by_lane, by_head = self._lanes.run(jobs, tasks)
+        assert self._deployed is not None
+        number = self._deployed.id
+        jobs = {lane: pickle.dumps((number, job)) for lane, job in lanes.items()}
+        tasks = [pickle.dumps((number, list(items))) for items in heads]
+        called = label_of(self._deployed, heads, lanes)
+        by_lane, by_head = self._lanes.run(jobs, tasks, label=called)
         done: list[HeadDone] = [each for data in by_head for each in heads_from_bytes(data)]
         return CycleResult(done, {lane: lane_from_bytes(data) for lane, data in by_lane.items()})
 

@@ -84,6 +84,7 @@ class Lanes:
         self._idle = threading.Event()
         self._idle.set()
         self._seen = LanesStatistics(0, 0, 0, 0, 0, {})
+        self._label = ""
         self._head = self._spark.function(functools.partial(_task, head), self._processes.heads)
         self._heads = self._spark.apply(
             self._spark.source([f"h{at}".encode() for at in range(HEADS_READY)]), self._head
@@ -108,11 +109,16 @@ class Lanes:
         self._plans.pop(plan_id, None)
 
     def run(
-        self, lanes: Mapping[int, bytes], heads: Sequence[bytes] = ()
+        self,
+        lanes: Mapping[int, bytes],
+        heads: Sequence[bytes] = (),
+        *,
+        label: str = "anabranch: one cycle",
     ) -> tuple[dict[int, bytes], list[bytes]]:
         """Run one job with these payloads; returns each task's result.
 
         An empty payload is no work: its worker is started, or kept, and the result is empty.
+        `label` is what Spark's pages call the job.
 
         Raises:
             JobFailed: A task failed or a process died. Nothing of the job's results is known then,
@@ -123,6 +129,7 @@ class Lanes:
             raise RuntimeError(message)
         self._idle.clear()
         try:
+            self._label = label
             return self._run(dict(sorted(lanes.items())), list(heads))
         finally:
             self._idle.set()
@@ -130,7 +137,8 @@ class Lanes:
 
     def warm_up(self) -> None:
         """Start all workers, or keep them from being ended: Spark ends the idle after 60 s."""
-        self.run(dict.fromkeys(range(self.count), b""), [b""] * self._spark.slots())
+        lanes, heads = dict.fromkeys(range(self.count), b""), [b""] * self._spark.slots()
+        self.run(lanes, heads, label="anabranch: keeping lanes warm")
 
     def close(self) -> None:
         """Leave the processes to whoever comes next; not those where a job is under way."""
@@ -198,7 +206,7 @@ class Lanes:
 
     def _answers(self, tasks: Mapping[str, bytes], *, plans: bool) -> dict[str, _Answer]:
         spark = self._spark
-        spark.label(self._processes.tag, "anabranch: one cycle")
+        spark.label(self._processes.tag, self._label)
         spark.set_property(PLANS, json.dumps(list(self._plans)))
         heads = sum(name[0] == "h" for name in tasks)
         size = sum(map(len, tasks.values()))

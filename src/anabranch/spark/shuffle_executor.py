@@ -32,6 +32,7 @@ from anabranch.runtime.payload import (
     heads_to_bytes,
 )
 from anabranch.runtime.tasks import Worker
+from anabranch.spark.labels import label_of
 from anabranch.spark.private import JobFailed
 from anabranch.spark.shipping import shipped
 from anabranch.spark.shuffled import Headed, PartsLost, Shipped, Shuffle, ShuffledLanes, Unfit
@@ -67,6 +68,7 @@ class ShuffleExecutor:
         """Use this context; the graph says whose functions travel by value."""
         self._sc, self._graph = sc, graph
         self._lanes: ShuffledLanes | None = None
+        self._deployed: Deployment | None = None
         self._shipments: dict[str, Shipment] = {}
         self._remade: dict[_Name, Any] = {}
         """The parts of heads that were run again, unknown to the driver's loop."""
@@ -81,6 +83,7 @@ class ShuffleExecutor:
         token = (deployment.checkpoint / lease_path(deployment.run)).read_bytes()
         plan = pickle.dumps((shipped(deployment, self._graph), token))
         self._lanes.deploy(deployment.id, plan)
+        self._deployed = deployment
 
     def warm_up(self) -> None:
         """Start all processes before the first epoch."""
@@ -103,6 +106,7 @@ class ShuffleExecutor:
     def run(self, heads: Sequence[Sequence[HeadItem]], lanes: Mapping[int, LaneJob]) -> CycleResult:
         """Two Spark jobs at a time; before them one more for what was lost."""
         assert self._lanes is not None
+        assert self._deployed is not None
         self._remake(self._wanted(lanes))
         jobs = {lane: self._current(lane, job) for lane, job in lanes.items()}
         wanted = self._wanted(jobs)
@@ -112,6 +116,7 @@ class ShuffleExecutor:
                 {lane: pickle.dumps(job) for lane, job in jobs.items()},
                 [self._shipments[each].shuffle for each in wanted],
                 _payloads(name, tasks),
+                label=label_of(self._deployed, heads, lanes),
             )
             taken = {lane: lane_with_parts_from_bytes(data) for lane, data in by_lane.items()}
         except PartsLost:
@@ -169,12 +174,14 @@ class ShuffleExecutor:
     def _remake(self, wanted: Sequence[str]) -> None:
         """Run heads again whose work may be lost."""
         assert self._lanes is not None
+        assert self._deployed is not None
         for old in wanted:
             shipment = self._shipments[old]
             if not shipment.lost and self._lanes.whole(shipment.shuffle):
                 continue
             name = uuid4().hex
-            _, made = self._lanes.run({}, (), _payloads(name, shipment.tasks))
+            again = f"{label_of(self._deployed, shipment.tasks, {})} again"
+            _, made = self._lanes.run({}, (), _payloads(name, shipment.tasks), label=again)
             assert made is not None
             dones = self._keep(name, shipment.tasks, made)
             self._replace(old, dones)

@@ -111,6 +111,7 @@ class ShuffledLanes:
         self._idle = threading.Event()
         self._idle.set()
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="anabranch-heads")
+        self._label = ""
 
     def deploy(self, plan_id: str, plan: bytes) -> None:
         """Have a (cloud)pickled plan at hand in all tasks from the next job on, and no other."""
@@ -121,11 +122,17 @@ class ShuffledLanes:
         self._make()
 
     def run(
-        self, lanes: Mapping[int, bytes], shuffles: Sequence[Shuffle], heads: Sequence[bytes]
+        self,
+        lanes: Mapping[int, bytes],
+        shuffles: Sequence[Shuffle],
+        heads: Sequence[bytes],
+        *,
+        label: str = "anabranch: one cycle",
     ) -> tuple[dict[int, bytes], Headed | None]:
         """Run lanes with what these shuffles hold for them, and heads, at the same time.
 
         An empty payload is no work: its worker is started, or kept, and the result is empty.
+        `label` is what Spark's pages call the jobs, with whose they are.
 
         Raises:
             JobFailed: One of the jobs failed. What heads have made by then is forgotten.
@@ -136,6 +143,7 @@ class ShuffledLanes:
             raise RuntimeError(message)
         self._idle.clear()
         try:
+            self._label = label
             return self._run(dict(sorted(lanes.items())), shuffles, list(heads))
         finally:
             self._idle.set()
@@ -151,7 +159,8 @@ class ShuffledLanes:
 
     def warm_up(self) -> None:
         """Start all workers, or keep them from being ended: Spark ends the idle after 60 s."""
-        _, made = self.run(dict.fromkeys(range(self.count), b""), (), [b""] * self._spark.slots())
+        lanes, heads = dict.fromkeys(range(self.count), b""), [b""] * self._spark.slots()
+        _, made = self.run(lanes, (), heads, label="anabranch: keeping lanes warm")
         if made is not None:
             self.forget(made.shuffle)
 
@@ -194,7 +203,7 @@ class ShuffledLanes:
         return taken, None if heading is None else heading.result()
 
     def _run_lanes(self, lanes: Mapping[int, bytes], job: Rdd) -> dict[int, bytes]:
-        self._spark.label(self._processes.tag, "anabranch: lanes")
+        self._spark.label(self._processes.tag, f"{self._label}: lanes")
         try:
             found = self._spark.collect(job)
             answers = [_Answer.of(each) for each in found]
@@ -214,7 +223,7 @@ class ShuffledLanes:
     def _run_heads(self, heads: list[bytes]) -> Headed:
         assert self._head is not None
         spark = self._spark
-        spark.label(self._processes.tag, "anabranch: heads")
+        spark.label(self._processes.tag, f"{self._label}: heads")
         executors = self._executors()
         items = [pickle.dumps(each) for each in enumerate(heads)]
         moved = spark.shuffle(spark.apply(spark.source(items), self._head), self.count + 1)

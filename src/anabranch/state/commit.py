@@ -7,6 +7,7 @@
 A run takes the next lease, reads, and makes a commit without epochs: with it the log is closed to
 every older run, since commits are numbered and each number is made once. Then:
 
+- *Describe*: what the program keeps state for, before its first epoch, for those who go on later.
 - *Plan*: an epoch's work starts when its plan, and those before it, are durable.
 - *Commit*: groups of consecutive epochs in order, one being written at a time, any number waiting.
   Each looks for a newer lease before, to stop in time, and after: the file of a number could be
@@ -33,6 +34,7 @@ from anabranch.state.layout import (
     Commit,
     EpochPlan,
     Lease,
+    commit_path,
     lease_path,
     plan_of,
     published_path,
@@ -48,8 +50,12 @@ from anabranch.state.protocol import (
     Committed,
     CommitWritten,
     ContentsRead,
+    ContentsUnreadable,
     CreateLease,
     Delete,
+    Describe,
+    DescriptionRefused,
+    DescriptionWritten,
     Event,
     Failed,
     Fenced,
@@ -76,6 +82,7 @@ from anabranch.state.protocol import (
     Rewind,
     Start,
     WriteCommit,
+    WriteDescription,
     WritePlan,
 )
 from anabranch.state.recovery import Recovered
@@ -140,6 +147,13 @@ class CommitMachine:
         self._recovered: Recovered | None = None
         self._retention = Retention(keep)
         self._plans: dict[int, str] = {}
+        self._sources: dict[int, str] = {}
+        self._latest: dict[str, str] = {}
+        self._dropped: tuple[str, ...] = ()
+        self._begun = False
+        self._refused: int | None = None
+        self._floor = 0
+        self._doubt: CheckpointError | None = None
         self._unwritten: set[int] = set()
         self._planned = self._started = self._proposed = self._committed = -1
         self._queue: deque[Commit] = deque()
@@ -260,23 +274,34 @@ class CommitMachine:
         """Take the number after the highest; having it, see that it is the highest."""
         assert self._opening is not None
         if self._run is None:
-            opening = self._opening
-            return [CreateLease(Lease(event.highest + 1, opening.run_id, opening.holder))]
+            opening, number = self._opening, max(event.highest, self._floor) + 1
+            if number == self._refused:
+                return self._obstructed(lease_path(number))
+            return [CreateLease(Lease(number, opening.run_id, opening.holder))]
         if fenced := self._fenced_by(event.highest):
             return fenced
-        self.phase = Phase.READING
+        self.phase, self._refused = Phase.READING, None
         return [ReadContents(self._keep)]
 
     def _taken(self, event: LeaseCreated) -> list[Command]:
         self._run = event.number
         return [ListLeases("take")]
 
-    def _take_again(self, event: LeaseRefused) -> list[Command]:  # noqa: ARG002
+    def _take_again(self, event: LeaseRefused) -> list[Command]:
+        self._refused = event.number
         return [ListLeases("take")]
 
+    def _obstructed(self, path: str) -> list[Command]:
+        """A name is taken and yet not listed: without this the two would be tried for ever."""
+        message = f"{path} of the checkpoint is there and is no file"
+        so = "see who put it there, and remove it, or choose another checkpoint="
+        return self._stop(CheckpointError(message, so=so))
+
     def _read(self, event: ContentsRead) -> list[Command]:
-        self._recovered, self.phase = event.recovered, Phase.OPENING
         newest = event.recovered.history[-1] if event.recovered.history else None
+        if newest is not None and self._run is not None and newest.run >= self._run:
+            return self._take_above(newest.run)
+        self._recovered, self.phase = event.recovered, Phase.OPENING
         self._retention = Retention(self._keep)
         for commit in event.recovered.history:
             self._retention.add(_light(commit))
@@ -284,12 +309,29 @@ class CommitMachine:
         self._retention.expire(event.recovered.published_up_to)
         self._committed = self._proposed = newest.last if newest else -1
         self._plans = {plan.epoch: plan.path for plan in event.recovered.plans}
+        self._sources = {plan.epoch: plan.source for plan in event.recovered.plans}
+        self._latest = {name: plan.path for name, plan in event.recovered.latest.items()}
         self._planned = self._started = max(self._plans, default=self._committed)
+        number = newest.number + 1 if newest else 1
+        if number == self._refused:
+            return self._obstructed(commit_path(number))
         return self._write_next(_opening_commit(newest))
 
-    def _read_again(self, event: CommitRefused) -> list[Command]:  # noqa: ARG002
+    def _unreadable(self, event: ContentsUnreadable) -> list[Command]:
+        """Look whether a newer run is clearing away already, and try once more before giving up."""
+        if str(event.error) == str(self._doubt):
+            return self._stop(event.error)
+        self.phase, self._doubt = Phase.TAKING, event.error
+        return [ListLeases("take")]
+
+    def _take_above(self, run: int) -> list[Command]:
+        """Take a lease above all runs: leases were lost, or are not part of a savepoint."""
+        self.phase, self._run, self._floor = Phase.TAKING, None, run
+        return [ListLeases("take")]
+
+    def _read_again(self, event: CommitRefused) -> list[Command]:
         """An older run was quicker; its commit is as good as any, and the last it makes."""
-        self.phase, self._writing = Phase.READING, None
+        self.phase, self._writing, self._refused = Phase.READING, None, event.number
         return [ReadContents(self._keep)]
 
     def _opened(self, commit: Commit) -> list[Command]:
@@ -305,13 +347,29 @@ class CommitMachine:
 
     # ---- Planning ---------------------------------------------------------------------------
 
+    def _describe(self, event: Describe) -> list[Command]:
+        if self._begun:
+            what = "describing the program behind its first plan or commit"
+            raise self._illegal(what)
+        assert self._run is not None
+        self._dropped = event.dropped
+        return [WriteDescription(self._run, event.description)]
+
+    def _description_written(self, event: DescriptionWritten) -> list[Command]:  # noqa: ARG002
+        return []
+
+    def _description_refused(self, event: DescriptionRefused) -> list[Command]:
+        return self._fence(None, f"another process described its program as run {event.run}")
+
     def _plan(self, event: Plan) -> list[Command]:
         if event.plan.epoch != self._planned + 1:
             what = f"planning epoch {event.plan.epoch} after {self._planned}"
             raise self._illegal(what)
         plan = self._own(event.plan)
+        self._begun = True
         self._planned = plan.epoch
         self._plans[plan.epoch] = plan.path
+        self._sources[plan.epoch] = plan.source
         self._unwritten.add(plan.epoch)
         return [WritePlan(plan)]
 
@@ -342,6 +400,7 @@ class CommitMachine:
         if named := self._lost_in(commit):
             what = f"committing what an attempt that lost wrote: {named}"
             raise self._illegal(what)
+        self._begun = True
         self._proposed = commit.last
         if self._writing is None:
             return self._write_next(commit)
@@ -376,13 +435,19 @@ class CommitMachine:
         newest = self._retention.newest
         number = newest.number + 1 if newest else 1
         behind = [path for epoch, path in sorted(self._plans.items()) if epoch > commit.last]
+        epochs = range(commit.first, commit.last + 1)
+        self._latest |= {self._sources[each]: self._plans[each] for each in epochs}
+        dropped = () if commit.is_opening else self._dropped
+        self._dropped = self._dropped if commit.is_opening else ()
         sealed = replace(
             commit,
             number=number,
             run=self._run,
             parent=newest.number if newest else None,
-            plans=tuple(self._plans[each] for each in range(commit.first, commit.last + 1)),
+            plans=tuple(self._plans[each] for each in epochs),
             adopted=tuple(path for path in behind if self._is_adopted(path)),
+            latest=dict(self._latest),
+            dropped=dropped,
         )
         return replace(sealed, state_from=self._retention.state_from(sealed))
 
@@ -421,6 +486,7 @@ class CommitMachine:
     def _after_commit(self, commit: Commit) -> list[Command]:
         for epoch in range(commit.first, commit.last + 1):
             self._plans.pop(epoch, None)
+            self._sources.pop(epoch, None)
             self._lost.pop(epoch, None)
         for sink, entries in commit.staged.items():
             for epoch, messages in entries:
@@ -526,10 +592,14 @@ class CommitMachine:
         (Phase.TAKING, LeaseCreated): _taken,
         (Phase.TAKING, LeaseRefused): _take_again,
         (Phase.READING, ContentsRead): _read,
+        (Phase.READING, ContentsUnreadable): _unreadable,
         (Phase.OPENING, LeasesListed): _leases_listed,
         (Phase.OPENING, CommitWritten): _commit_written,
         (Phase.OPENING, CommitRefused): _read_again,
         (Phase.OPEN, LeasesListed): _leases_listed,
+        (Phase.OPEN, Describe): _describe,
+        (Phase.OPEN, DescriptionWritten): _description_written,
+        (Phase.OPEN, DescriptionRefused): _description_refused,
         (Phase.OPEN, Plan): _plan,
         (Phase.OPEN, PlanWritten): _plan_written,
         (Phase.OPEN, PlanRefused): _plan_refused,
@@ -548,7 +618,7 @@ def _opening_commit(newest: Commit | None) -> Commit:
     """A commit without epochs, that says again where the log is."""
     if newest is None:
         return Commit(first=0, last=-1)
-    return replace(newest, first=newest.last + 1, deltas={}, staged={}, statistics={})
+    return replace(newest, first=newest.last + 1, deltas={}, staged={}, statistics={}, dropped=())
 
 
 def _light(commit: Commit) -> Commit:

@@ -13,6 +13,7 @@ from uuid import uuid4
 from anabranch.connectors.base import Sink
 from anabranch.errors import AnabranchError, CheckpointError
 from anabranch.state.commit import CommitMachine, CommitStatistics
+from anabranch.state.description import Description
 from anabranch.state.envelope import Json
 from anabranch.state.layout import (
     LEASES,
@@ -22,6 +23,7 @@ from anabranch.state.layout import (
     Metadata,
     lease_path,
     number_of,
+    program_path,
     published_path,
 )
 from anabranch.state.protocol import (
@@ -34,8 +36,12 @@ from anabranch.state.protocol import (
     Committed,
     CommitWritten,
     ContentsRead,
+    ContentsUnreadable,
     CreateLease,
     Delete,
+    Describe,
+    DescriptionRefused,
+    DescriptionWritten,
     Event,
     Failed,
     FindMetadata,
@@ -59,10 +65,11 @@ from anabranch.state.protocol import (
     Rewind,
     Start,
     WriteCommit,
+    WriteDescription,
     WritePlan,
 )
 from anabranch.state.recovery import Recovered, read_plan, recover
-from anabranch.state.store import AlreadyThere, Store
+from anabranch.state.store import AlreadyThere, Missing, Store
 
 
 class Commits:
@@ -102,6 +109,14 @@ class Commits:
         self._run(Open(metadata, run_id or uuid4().hex, holder))
         assert self._recovered is not None
         return self._recovered
+
+    def describe(self, description: Description, dropped: Sequence[str] = ()) -> None:
+        """Write down what the program keeps state for, before its first epoch is planned.
+
+        The state of the operators in `dropped` ends with the first commit of this run that has
+        epochs: until then the program before can still go on with it.
+        """
+        self._run(Describe(description, tuple(dropped)))
 
     def read_plan(self, path: str) -> EpochPlan:
         """A plan that a commit names."""
@@ -185,7 +200,18 @@ class Commits:
 
     def _read_contents(self, command: ReadContents) -> Event:
         self._store.sweep()
-        return ContentsRead(recover(self._store, command.keep))
+        try:
+            return ContentsRead(recover(self._store, command.keep))
+        except CheckpointError as error:
+            return ContentsUnreadable(error)
+        except Missing as error:
+            message = f"checkpoint file {error} went away while it was read"
+            return ContentsUnreadable(CheckpointError(message, so="run the query once at a time"))
+
+    def _write_description(self, command: WriteDescription) -> Event:
+        run = command.run
+        written = self._created(program_path(run), command.description.to_bytes())
+        return DescriptionWritten(run) if written else DescriptionRefused(run)
 
     def _write_plan(self, command: WritePlan) -> Event:
         plan = command.plan
@@ -248,6 +274,7 @@ class Commits:
         ListLeases: _list_leases,
         CreateLease: _create_lease,
         ReadContents: _read_contents,
+        WriteDescription: _write_description,
         WritePlan: _write_plan,
         WriteCommit: _write_commit,
         Publish: _publish,

@@ -106,6 +106,10 @@ class Fields:
         self._path = path
         self._left = dict(content)
 
+    def __contains__(self, key: str) -> bool:
+        """Whether a key is there and was not taken yet."""
+        return key in self._left
+
     def take(self, key: str, check: Callable[[Json], _T]) -> _T:
         """The value of a key, if `check` accepts it."""
         if key not in self._left:

@@ -2,6 +2,7 @@
 
     metadata                        which program this is the checkpoint of
     lease/<n>                       run n has begun; the highest n owns the directory
+    program/<n>                     what run n keeps state for (see `description`)
     epochs/<epoch>_<run>.plan       written ahead: what the epoch will read
     state/<operator>/
       <epoch>_<run>_<lane>_<id>.delta   what a lane changed, up to that epoch
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, unquote
@@ -50,6 +51,7 @@ from anabranch.state.envelope import (
 FORMAT = 1
 METADATA = "metadata"
 LEASES, PLANS, STATE, COMMITS, PUBLISHED = "lease/", "epochs/", "state/", "commits/", "published/"
+PROGRAMS = "program/"
 
 _LONGEST_NAME = 120
 _NUMBER = re.compile(r"[0-9]{10,19}")
@@ -64,6 +66,15 @@ def lease_path(number: int) -> str:
     'lease/0000000003'
     """
     return f"{LEASES}{number:010d}"
+
+
+def program_path(run: int) -> str:
+    """Where a run says what it keeps state for.
+
+    >>> program_path(3)
+    'program/0000000003'
+    """
+    return f"{PROGRAMS}{run:010d}"
 
 
 def plan_path(epoch: int, run: int) -> str:
@@ -132,7 +143,7 @@ def is_snapshot(path: str) -> bool:
 
 
 def number_of(path: str) -> int | None:
-    """The number of a lease, commit or acknowledgement; None: it is no such file.
+    """The number of a lease, program, commit or acknowledgement; None: it is no such file.
 
     >>> number_of("commits/0000000004")
     4
@@ -334,8 +345,11 @@ class Commit:
     each run has no epochs (`last` is `first` - 1): it closes the log to older runs.
 
     The commit machine fills in the rest: `number`, `run`, `parent` (a number), `plans` (paths, one
-    an epoch), `adopted` (paths of plans of older runs that are still to be run) and `state_from`
-    (the oldest commit whose deltas are needed to make the state; None: there is no state).
+    an epoch), `adopted` (paths of plans of older runs that are still to be run), `state_from` (the
+    oldest commit whose deltas are needed to make the state; None: there is no state), `latest` (of
+    each source the path of its newest plan so far) and `dropped` (operators that are no longer in
+    the program, or begin anew: what was kept of them before this commit is not state any more).
+    The last two are left out of the file where they are empty, as in files of older versions.
 
     >>> commit = Commit(first=0, last=1, positions={"clicks": {0: 9, "a": None}})
     >>> Commit.from_bytes("commits/1", commit.to_bytes()) == commit
@@ -359,6 +373,8 @@ class Commit:
     plans: tuple[str, ...] = ()
     adopted: tuple[str, ...] = ()
     state_from: int | None = None
+    latest: Mapping[str, str] = field(default_factory=dict)
+    dropped: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what cannot be a group of epochs."""
@@ -368,8 +384,16 @@ class Commit:
         if any(not 0 <= lane < self.lanes for lane in self.owners):
             message = f"slices are owned by lanes that are not there; lanes: {self.lanes}"
             raise ValueError(message)
+        self._check_plans()
         self._check_deltas()
         self._check_staged()
+
+    def _check_plans(self) -> None:
+        # They are read, and removed when they are old: other files must not be taken for them.
+        for path in (*self.plans, *self.adopted, *self.latest.values()):
+            if plan_of(path) is None:
+                message = f"a plan is not named as plans are: {path!r}"
+                raise ValueError(message)
 
     def _check_deltas(self) -> None:
         for operator, by_lane in self.deltas.items():
@@ -407,6 +431,7 @@ class Commit:
 
     def to_bytes(self) -> bytes:
         """The file's content."""
+        added = {"latest": dict(self.latest), "dropped": list(self.dropped)}
         return seal(
             {
                 "number": self.number,
@@ -429,6 +454,7 @@ class Commit:
                 "adopted": list(self.adopted),
                 "state_from": self.state_from,
                 "statistics": dict(self.statistics),
+                **{key: value for key, value in added.items() if value},
             }
         )
 
@@ -437,6 +463,7 @@ class Commit:
         """Read the file's content."""
         fields = Fields(path, unseal(path, data))
         values: dict[str, Any] = {key: fields.take(key, check) for key, check in _COMMIT.items()}
+        values |= {key: fields.take(key, check) for key, check in _ADDED.items() if key in fields}
         fields.finish()
         try:
             return cls(**values)
@@ -463,6 +490,11 @@ _COMMIT = {
     "state_from": optional(as_count),
     "statistics": object_of(as_json),
 }
+_ADDED: Mapping[str, Callable[[Json], Any]] = {
+    "latest": object_of(as_text),
+    "dropped": tuple_of(as_text),
+}
+"""Keys that files of older versions do not have."""
 
 
 def _by_partition(mapping: _PerPartition) -> dict[str, list[list[Json]]]:

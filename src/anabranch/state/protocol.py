@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from anabranch.errors import AnabranchError, RunError
+from anabranch.errors import AnabranchError, CheckpointError, RunError
+from anabranch.state.description import Description
 from anabranch.state.envelope import Json
 from anabranch.state.layout import Acknowledgement, Commit, EpochPlan, Lease, Metadata
 from anabranch.state.recovery import Recovered
@@ -34,6 +35,14 @@ class Open:
     metadata: Metadata
     run_id: str
     holder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """Say what the run keeps state for; the state of `dropped` ends with its first epochs."""
+
+    description: Description
+    dropped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +113,27 @@ class ContentsRead:
 
 
 @dataclass(frozen=True, slots=True)
+class ContentsUnreadable:
+    """What is in the checkpoint cannot be, or changed while it was read."""
+
+    error: CheckpointError
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptionWritten:
+    """What the run keeps state for is durable."""
+
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptionRefused:
+    """Somebody else wrote it."""
+
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
 class PlanWritten:
     """A plan is durable."""
 
@@ -162,13 +192,16 @@ class Failed:
     error: AnabranchError
 
 
-Request: TypeAlias = Open | Plan | Propose | Lost | Close
+Request: TypeAlias = Open | Describe | Plan | Propose | Lost | Close
 Outcome: TypeAlias = (
     MetadataFound
     | LeasesListed
     | LeaseCreated
     | LeaseRefused
     | ContentsRead
+    | ContentsUnreadable
+    | DescriptionWritten
+    | DescriptionRefused
     | PlanWritten
     | PlanRefused
     | CommitWritten
@@ -207,9 +240,20 @@ class CreateLease:
 
 @dataclass(frozen=True, slots=True)
 class ReadContents:
-    """Sweep the store, then recover from it, keeping so many commits -> ContentsRead."""
+    """Sweep the store, then recover from it, keeping so many commits.
+
+    -> ContentsRead | ContentsUnreadable
+    """
 
     keep: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteDescription:
+    """Make it durable what a run keeps state for -> DescriptionWritten | DescriptionRefused."""
+
+    run: int
+    description: Description
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +346,7 @@ Command: TypeAlias = (
     | ListLeases
     | CreateLease
     | ReadContents
+    | WriteDescription
     | WritePlan
     | WriteCommit
     | Publish

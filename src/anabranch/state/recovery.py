@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 
 from anabranch.errors import CheckpointError
 from anabranch.state.delta import Delta, check_chain, unpack
+from anabranch.state.description import Description
 from anabranch.state.envelope import Json, refuse
 from anabranch.state.layout import (
     COMMITS,
     LEASES,
     METADATA,
     PLANS,
+    PROGRAMS,
     PUBLISHED,
     Commit,
     EpochPlan,
@@ -25,6 +27,7 @@ from anabranch.state.layout import (
     lease_path,
     number_of,
     plan_of,
+    program_path,
     published_path,
 )
 from anabranch.state.retention import Link, Retention, needed_links
@@ -46,13 +49,15 @@ class Recovered:
     """What a run begins with.
 
     `commit` is None where no epoch was ever committed; else its positions, watermarks and owners
-    are those to go on from. `plans` are the epochs behind it, to be run again as they are. `chains`
-    has the files of each operator's state, oldest first.
+    are those to go on from. `plans` are the epochs behind it, to be run again as they are. `latest`
+    has the newest committed plan of each source, `chains` the files of each operator's state,
+    oldest first.
     """
 
     lease: int
     commit: Commit | None = None
     plans: tuple[EpochPlan, ...] = ()
+    latest: Mapping[str, EpochPlan] = field(default_factory=dict)
     chains: Mapping[str, tuple[Link, ...]] = field(default_factory=dict)
     unpublished: tuple[Unpublished, ...] = ()
     garbage: tuple[str, ...] = ()
@@ -63,6 +68,14 @@ class Recovered:
     def next_epoch(self) -> int:
         """The first epoch that is neither committed nor planned."""
         return (self.commit.last + 1 if self.commit else 0) + len(self.plans)
+
+    @property
+    def described_by(self) -> int | None:
+        """The run of the last commit that has epochs: the program it ran is the one to go on with.
+
+        A run that began and committed nothing has changed nothing, whatever its program was.
+        """
+        return next((each.run for each in reversed(self.history) if not each.is_opening), None)
 
     @property
     def published_up_to(self) -> int:
@@ -91,12 +104,14 @@ def recover(store: Store, keep: int | None = None) -> Recovered:
     retention.expire(_published_up_to(history, unpublished))
     lease = _highest(files, LEASES) or 0
     kept = {METADATA, lease_path(lease), *(plan.path for plan in plans)}
+    kept |= {program_path(commit.run) for commit in retention.commits}
     if acknowledged is not None:
         kept.add(published_path(acknowledged))
     return Recovered(
         lease=lease,
         commit=newest if newest and newest.last >= 0 else None,
         plans=plans,
+        latest=_latest(store, files, retention.commits),
         chains=_chains(history, files),
         unpublished=unpublished,
         garbage=tuple(sorted(filter(_is_ours, files - kept - retention.referenced()))),
@@ -134,9 +149,18 @@ def read_plan(store: Store, path: str) -> EpochPlan:
     return plan
 
 
+def read_description(store: Store, run: int) -> Description | None:
+    """What a run kept state for; None: it was of a version that did not say."""
+    path = program_path(run)
+    try:
+        return Description.from_bytes(path, store.read(path))
+    except Missing:
+        return None
+
+
 def _is_ours(path: str) -> bool:
     """Whether a name is one we give: a file that somebody else put there is not ours to delete."""
-    if path.startswith((LEASES, COMMITS, PUBLISHED)):
+    if path.startswith((LEASES, COMMITS, PUBLISHED, PROGRAMS)):
         return number_of(path) is not None
     return plan_of(path) is not None or delta_of(path) is not None
 
@@ -205,6 +229,15 @@ def _read_plans(
             break
         plans.append(plan)
     return tuple(plans)
+
+
+def _latest(store: Store, files: frozenset[str], commits: Sequence[Commit]) -> dict[str, EpochPlan]:
+    """The newest committed plan of each source."""
+    if commits and commits[-1].latest:
+        return {name: read_plan(store, path) for name, path in commits[-1].latest.items()}
+    # An older version did not say which they are, and has let go of those it did not keep.
+    paths = (path for commit in commits for path in commit.plans if path in files)
+    return {plan.source: plan for plan in (read_plan(store, path) for path in paths)}
 
 
 def _try_plan(store: Store, path: str, *, required: bool) -> EpochPlan | None:

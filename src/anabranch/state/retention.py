@@ -7,7 +7,7 @@ chain begins with the first commit, and only plans and acknowledgements go.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from anabranch.state.layout import Commit, is_snapshot
@@ -26,7 +26,8 @@ class Link:
 def needed_links(history: Sequence[Commit]) -> Iterator[Link]:
     """The files that the state after the last of these commits is made of, newest first.
 
-    A file is needed while one of its lane's slices has met no snapshot on the way back.
+    A file is needed while one of its lane's slices has met no snapshot on the way back, and its
+    operator was not dropped.
 
     >>> old, new = "state/n/0000000001_1_0_a.delta", "state/n/0000000002_1_0_b.snap"
     >>> first = Commit(0, 1, owners=(0,), lanes=1, deltas={"n": {0: old}}, number=7)
@@ -35,8 +36,11 @@ def needed_links(history: Sequence[Commit]) -> Iterator[Link]:
     [8]
     """
     closed: dict[str, set[int]] = {}
+    dropped: set[str] = set()
     for commit in reversed(history):
         for operator, by_lane in commit.deltas.items():
+            if operator in dropped:
+                continue
             done = closed.setdefault(operator, set())
             whole: set[int] = set()
             for lane, path in by_lane.items():
@@ -46,6 +50,7 @@ def needed_links(history: Sequence[Commit]) -> Iterator[Link]:
                 if is_snapshot(path):
                     whole |= slices
             done |= whole
+        dropped.update(commit.dropped)
 
 
 class Retention:
@@ -62,6 +67,8 @@ class Retention:
         self._window = self._with_epochs = 0
         # The oldest that names a delta.
         self._stateful: int | None = None
+        # Plans of before the window that are the newest of their sources all the same.
+        self._spared: set[str] = set()
 
     @property
     def commits(self) -> Sequence[Commit]:
@@ -78,14 +85,15 @@ class Retention:
         before = self.newest.state_from if self.newest else None
         if before is None:
             return commit.number if commit.delta_paths else None
-        if not _has_snapshots(commit):
+        if not _shortens(commit):
             return before
         chain = [each for each in self._commits if each.number >= before]
-        return min(link.number for link in needed_links([*chain, commit]))
+        return min((link.number for link in needed_links([*chain, commit])), default=None)
 
     def referenced(self) -> frozenset[str]:
         """The paths of all that is kept: commits, their deltas, the plans of the last ones."""
-        plans = (path for each in self._commits[self._window :] for path in each.plans)
+        kept = self._commits[self._window :]
+        plans = (path for each in kept for path in (*each.plans, *each.latest.values()))
         deltas = (path for each in self._commits for path in each.delta_paths)
         return frozenset((*plans, *deltas, *(each.path for each in self._commits)))
 
@@ -105,7 +113,14 @@ class Retention:
             self._with_epochs -= not self._commits[self._window].is_opening
             self._window += 1
         plans = [path for each in self._commits[begin : self._window] for path in each.plans]
-        return (*self._drop(begin), *plans)
+        return (*self._drop(begin), *self._unspared(plans))
+
+    def _unspared(self, plans: Iterable[str]) -> list[str]:
+        """The plans that no source needs to remember where it was; others may go later."""
+        latest = set(self._commits[self._window].latest.values()) if self._commits else set()
+        left = [*plans, *sorted(self._spared)]
+        self._spared = {path for path in left if path in latest}
+        return [path for path in left if path not in latest]
 
     def _can_leave(self, published: int) -> bool:
         """Whether behind the oldest of the window enough commits are left that have epochs."""
@@ -121,7 +136,7 @@ class Retention:
         passed = self._commits[begin + 1 : self._window + 1]
         # Chains are walked only where they may have become shorter: they may be very long.
         before_state = self._stateful is None or self._commits[0].number < self._stateful
-        if not passed or not (before_state or any(map(_has_snapshots, passed))):
+        if not passed or not (before_state or any(map(_shortens, passed))):
             return
         kept = self._commits[: self._window + 1]
         first = min((link.number for link in needed_links(kept)), default=kept[-1].number)
@@ -134,5 +149,6 @@ class Retention:
             yield from each.delta_paths
 
 
-def _has_snapshots(commit: Commit) -> bool:
-    return any(map(is_snapshot, commit.delta_paths))
+def _shortens(commit: Commit) -> bool:
+    """Whether chains may be shorter after this commit than before."""
+    return bool(commit.dropped) or any(map(is_snapshot, commit.delta_paths))

@@ -17,6 +17,7 @@ from typing import Literal, Protocol, TypeAlias
 from uuid import uuid4
 
 from anabranch.errors import RunError
+from anabranch.state.envelope import LARGEST
 
 Durability: TypeAlias = Literal["process", "power"]
 """What a created file outlives: the death of processes, or the loss of power as well."""
@@ -62,6 +63,8 @@ class Store(Protocol):
 
 
 _TEMPORARY = ".tmp-"
+_UNLIMITED = "state"
+"""The folder of files that may have any size; of the small ones none is read that is too large."""
 _PART = re.compile(r"[A-Za-z0-9_%~-][A-Za-z0-9_.%~-]*")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -98,21 +101,29 @@ class LocalStore:
         """Make a file, durably, or raise `AlreadyThere`."""
         folders, name = _parts(path)
         with self._telling("write", path), self._folder(folders, make=True) as folder:
-            temporary = f"{_TEMPORARY}{name[:100]}-{uuid4().hex}"
             try:
-                self._write(folder, temporary, data)
-                self._link(folder, temporary, name, path)
-            finally:
-                with suppress(OSError):
-                    os.unlink(temporary, dir_fd=folder)
+                self._create(folder, name, path, data)
+            except FileNotFoundError:
+                # A newer run swept what it took for the leavings of a dead one. It sweeps once.
+                self._create(folder, name, path, data)
+
+    def _create(self, folder: int, name: str, path: str, data: bytes) -> None:
+        temporary = f"{_TEMPORARY}{name[:100]}-{uuid4().hex}"
+        try:
+            self._write(folder, temporary, data)
+            self._link(folder, temporary, name, path)
+        finally:
+            with suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
 
     def read(self, path: str) -> bytes:
         """All of a file, or raise `Missing`."""
         folders, name = _parts(path)
+        most = None if folders[:1] == (_UNLIMITED,) else LARGEST
         with self._telling("read", path):
             try:
                 with self._folder(folders) as folder:
-                    return _read(folder, name)
+                    return _read(folder, name, most)
             except FileNotFoundError:
                 raise Missing(path) from None
 
@@ -234,12 +245,16 @@ def _folders(path: str) -> tuple[str, ...]:
     return parts
 
 
-def _read(folder: int, name: str) -> bytes:
+def _read(folder: int, name: str, most: int | None) -> bytes:
     # Not waiting: opening a FIFO that somebody put there would wait for ever.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with open(os.open(name, flags, dir_fd=folder), "rb", buffering=0) as file:  # noqa: PTH123
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file")
+        if most is not None and found.st_size > most:
+            reason = f"it has {found.st_size} bytes, more than any file of its kind"
+            raise OSError(errno.EFBIG, reason)
         return file.readall()
 
 
@@ -290,14 +305,16 @@ def _reason(error: OSError) -> str:
 
 
 def _advice(error: OSError) -> str | None:
-    if error.errno in _FULL:
-        return "make room on that disk, then start again: the checkpoint is as of its last commit"
-    if error.errno in _DENIED:
-        return "give this user the right to read and write there, or choose another checkpoint="
-    if error.errno in (errno.ELOOP, errno.ENOTDIR):
-        return "remove it, or choose another checkpoint="
-    if error.errno == errno.ENOENT:
-        return "see whether somebody removed it, or another run is using this checkpoint"
-    if error.errno == errno.EIO:
-        return "check that disk; nothing that was not synced is counted on, so start again after"
-    return None
+    return next((advice for codes, advice in _ADVICE if error.errno in codes), None)
+
+
+_ADVICE = (
+    (_FULL, "make room on that disk, then start again: the checkpoint is as of its last commit"),
+    (_DENIED, "give this user the right to read and write there, or choose another checkpoint="),
+    ({errno.ELOOP, errno.ENOTDIR}, "remove it, or choose another checkpoint="),
+    ({errno.ENOENT}, "see whether somebody removed it, or another run is using this checkpoint"),
+    (
+        {errno.EIO},
+        "check that disk; nothing that was not synced is counted on, so start again after",
+    ),
+)

@@ -1,0 +1,131 @@
+"""A checkpoint as the command line sees it: by its files alone, and nothing is changed."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from anabranch.errors import CheckpointError
+from anabranch.observe.checkpoint import COMMITTED_AT
+from anabranch.state.layout import METADATA, Commit, Metadata
+from anabranch.state.recovery import Recovered, recover
+from anabranch.state.store import LocalStore, Missing
+
+_LOOKS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """How far a source is read."""
+
+    name: str
+    rows: int
+    partitions: int
+    watermark: int | None
+    """Microseconds; None: before all time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What an operator's state is made of."""
+
+    name: str
+    lanes: int
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a checkpoint holds."""
+
+    program: str
+    id: str
+    created: int
+    """Microseconds since 1970."""
+    run: int
+    """How often the program was started."""
+    epochs: int
+    """Those that are committed, from 0 on."""
+    planned: int
+    """Those behind them that will be run as they are written down."""
+    committed_at: int | None
+    lanes: int
+    slices: int
+    rows_per_second: float | None
+    """Between the last two commits; None: there are no two."""
+    sources: tuple[Source, ...]
+    operators: tuple[Operator, ...]
+    unpublished: int
+    """Epochs that are committed and may not be visible yet, counted for each sink."""
+
+
+def seen(directory: Path) -> Seen:
+    """Look into a checkpoint, of a query that runs or of one that has ended.
+
+    Raises:
+        CheckpointError: It is none, or damaged.
+    """
+    if not (directory / METADATA).is_file():
+        message = f"{directory} is no checkpoint: it has no file {METADATA!r}"
+        raise CheckpointError(message, so="pass the directory that was given as checkpoint=")
+    for _ in range(_LOOKS - 1):
+        # A query that runs clears away what it no longer needs: what was listed may be gone.
+        with suppress(CheckpointError, Missing, FileNotFoundError):
+            return _read(directory)
+    return _read(directory)
+
+
+def _read(directory: Path) -> Seen:
+    store = LocalStore(directory)
+    metadata = Metadata.from_bytes(METADATA, store.read(METADATA))
+    found = recover(store)
+    commit = found.commit
+    return Seen(
+        metadata.program,
+        metadata.id,
+        metadata.created,
+        found.lease,
+        0 if commit is None else commit.last + 1,
+        len(found.plans),
+        next((at for each in reversed(found.history) if (at := _at(each)) is not None), None),
+        0 if commit is None else commit.lanes,
+        0 if commit is None else len(commit.owners),
+        _rate(found),
+        () if commit is None else tuple(_source(name, commit) for name in commit.positions),
+        tuple(_operator(name, found, directory) for name in sorted(found.chains)),
+        len(found.unpublished),
+    )
+
+
+def _source(name: str, commit: Commit) -> Source:
+    rows = sum(commit.row_numbers.get(name, {}).values())
+    return Source(name, rows, len(commit.positions[name]), commit.watermarks.get(name))
+
+
+def _operator(name: str, found: Recovered, directory: Path) -> Operator:
+    links = found.chains[name]
+    size = sum((directory / link.path).stat().st_size for link in links)
+    return Operator(name, len({link.lane for link in links}), len(links), size)
+
+
+def _at(commit: Commit) -> int | None:
+    at = commit.statistics.get(COMMITTED_AT)
+    return at if isinstance(at, int) else None
+
+
+def _rate(found: Recovered) -> float | None:
+    timed = [(at, commit) for commit in found.history if (at := _at(commit)) is not None]
+    if len(timed) < 2:
+        return None
+    (began, before), (ended, last) = timed[-2:]
+    if ended <= began:
+        return None
+    return (_rows(last) - _rows(before)) / (ended - began) * 1_000_000
+
+
+def _rows(commit: Commit) -> int:
+    return sum(
+        count for by_partition in commit.row_numbers.values() for count in by_partition.values()
+    )

@@ -1,0 +1,1 @@
+"""Seen: what a query says of itself, in figures and in words."""

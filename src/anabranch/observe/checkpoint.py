@@ -1,0 +1,97 @@
+"""What a checkpoint says of the query that wrote it, by its files alone; nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from anabranch.clock import Clock, SystemClock
+from anabranch.epoch.machine import Stage
+from anabranch.epoch.watermarks import SourceTime
+from anabranch.errors import CheckpointError
+from anabranch.ids import Partition
+from anabranch.observe.facts import EpochFacts, Facts, SourceFacts
+from anabranch.observe.why import why
+from anabranch.state.layout import METADATA, Commit, EpochPlan, Metadata
+from anabranch.state.recovery import Recovered, read_plan, recover
+from anabranch.state.store import LocalStore, Missing
+
+COMMITTED_AT = "committedAt"
+"""When a commit was made, among its statistics: microseconds since 1970."""
+
+_LOOKS = 3
+
+
+def why_of(directory: str | Path, clock: Clock | None = None) -> str:
+    """What the query of a checkpoint waits for, as far as its files tell.
+
+    It may be running: what it writes meanwhile is seen or not. Its program is not known here, so
+    neither are the operators that wait nor what is allowed to be late.
+    """
+    return why(facts_of(Path(directory), clock or SystemClock()))
+
+
+def facts_of(directory: Path, clock: Clock) -> Facts:
+    """What the files of a checkpoint tell. Moments are the wall's."""
+    if not (directory / METADATA).is_file():
+        message = f"{directory} is no checkpoint: it has no {METADATA}"
+        so = "pass the directory that was given as checkpoint="
+        raise CheckpointError(message, so=so)
+    for _ in range(_LOOKS - 1):
+        # A query that runs clears away what it no longer needs: what was seen may be gone.
+        with suppress(CheckpointError, Missing):
+            return _read(directory, clock)
+    return _read(directory, clock)
+
+
+def _read(directory: Path, clock: Clock) -> Facts:
+    store = LocalStore(directory)
+    metadata = Metadata.from_bytes(METADATA, store.read(METADATA))
+    recovered = recover(store)
+    commit = recovered.commit
+    at = None if commit is None else commit.statistics.get(COMMITTED_AT)
+    return Facts(
+        metadata.program,
+        _sources(recovered, store),
+        tuple(
+            EpochFacts(plan.epoch, placed=True, source=plan.source, stage=Stage.OPEN)
+            for plan in recovered.plans
+        ),
+        committed=-1 if commit is None else commit.last,
+        committed_at=at / 1e6 if isinstance(at, int) else None,
+        live=False,
+        now=clock.now(),
+    )
+
+
+def _sources(recovered: Recovered, store: LocalStore) -> tuple[SourceFacts, ...]:
+    """The sources that something was read from, in the order of their names' first epochs."""
+    commit = recovered.commit
+    if commit is None:
+        return ()
+    newest: dict[str, EpochPlan] = {}
+    finished: dict[str, frozenset[Partition]] = {}
+    for each in recovered.history:
+        for plan in (read_plan(store, path) for path in each.plans):
+            newest[plan.source] = plan
+            known = finished.get(plan.source, frozenset())
+            finished[plan.source] = known | frozenset(plan.finished)
+    return tuple(_source(name, commit, newest, finished) for name in commit.positions)
+
+
+def _source(
+    name: str,
+    commit: Commit,
+    newest: Mapping[str, EpochPlan],
+    finished: Mapping[str, frozenset[Partition]],
+) -> SourceFacts:
+    time = SourceTime(
+        tuple(commit.positions[name]),
+        lateness=0,
+        watermark=commit.watermarks.get(name),
+        greatest=dict(commit.greatest_times.get(name, {})),
+        finished=finished.get(name, frozenset()),
+    )
+    plan = newest.get(name)
+    return SourceFacts(name, time, frozenset() if plan is None else frozenset(plan.idle))
