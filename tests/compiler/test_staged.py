@@ -110,9 +110,7 @@ def counted(stream):
             [(1, ("k",), ["join-1", "filter-1", "out"])],
         ),
         (
-            lambda s: counted(s).select("k", m="n").join(
-                s.select("k", "n"), on="k", within="1 s"
-            ),
+            lambda s: counted(s).select("k", m="n").join(s.select("k", "n"), on="k", within="1 s"),
             [(1, ("k",), ["window-1", "select-1"]), (2, ("k",), ["join-1", "out"])],
         ),
     ],

@@ -25,7 +25,9 @@ print(faults())
 
 def faults(prepared):
     script = FREED.format(prepared=prepared)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     return int(done.stdout)
 
 

@@ -107,7 +107,7 @@ class Group:
 class Loop:
     """One query's life on one executor. Used by one thread at a time."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - all that a loop is made of
         self,
         deployment: Deployment,
         executor: Executor,
