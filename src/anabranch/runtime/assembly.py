@@ -55,6 +55,8 @@ class Settings:
     """Commits that can be gone back to; None: all."""
     bundles: Bundles | None = None
     """How rows are bundled where they come in; None: as few as keep all slots busy."""
+    in_flight: int = 16
+    """Epochs of a source that may be under way at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +215,8 @@ def _loop(  # noqa: PLR0913, PLR0917 - all that a loop is made of
         newest = past.newest.get(read.name)
         if newest is not None and newest.memory is not None:
             read.source.recall(newest.memory)
-    rules = Rules(trigger.every / 1_000_000, trigger.bounded, levels=deployment.levels)
+    every, in_flight = trigger.every / 1_000_000, settings.in_flight
+    rules = Rules(every, trigger.bounded, in_flight, levels=deployment.levels)
     first = 0 if recovered.commit is None else recovered.commit.last + 1
     machine = Machine(rules, past.known(reads), first=first)
     plans = {plan.epoch: (plan.source, _offer(plan)) for plan in recovered.plans}
