@@ -164,16 +164,18 @@ def test_what_has_no_kernel_yet_is_run_by_the_oracle_and_the_reason_told(tmp_pat
     file = tmp_path / "sessions.py"
     file.write_text(
         "import anabranch as ab\n"
+        "import polars as pl\n"
         "program = ab.Program('sessions')\n"
         "clicks = program.read(ab.sources.Records([{'t': 1}]), event_time='t')\n"
-        "same = clicks.map_batches(lambda frame: frame, out={'t': int}, elementwise=True)\n"
+        "table = lambda: pl.DataFrame({'t': [1]})\n"
+        "same = clicks.lookup(table, on='t', refresh='1 h')\n"
         "same.write(ab.sinks.Memory('out'))\n"
     )
 
     assert 0 == main(["run", str(file)])
 
     said = capsys.readouterr()
-    assert "map_batches-1 cannot run in parallel yet" in said.err
+    assert "lookup-1 cannot run in parallel yet" in said.err
     assert "sessions: 1 epoch in" in said.out
 
 
