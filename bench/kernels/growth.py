@@ -47,18 +47,17 @@ def measure(stand: Stand) -> list[Row]:
 def idle_keys(stand: Stand, name: str, counts: tuple[int, ...]) -> list[Row]:
     """Seconds of an epoch of the same rows, while so many other keys have state."""
     batches = [_batch(epoch) for epoch in range(1, 200)]
-    runs = {f"{count} idle": _going_on(stand, IDLING[name], count, batches) for count in counts}
+    runs = {
+        f"{count} idle": _going_on(stand, filled(IDLING[name], count), batches) for count in counts
+    }
     samples = stand.race(f"idle keys, {name}", runs)
     first, *others = samples
     metric = Metric(f"idle keys, {name}", "seconds", "s")
     return compared(metric, samples, [(other, first) for other in others])
 
 
-def _going_on(
-    stand: Stand, program: Program, idle: int, batches: list[pl.DataFrame]
-) -> Callable[[], float]:
+def _going_on(stand: Stand, tasks: Tasks, batches: list[pl.DataFrame]) -> Callable[[], float]:
     """Each run goes on where the one before ended: the median epoch of the next few."""
-    tasks = filled(program, idle)
     ahead = iter(batches)
 
     def run() -> float:
@@ -77,14 +76,12 @@ def filled(program: Program, keys: int) -> Tasks:
 
 def slices(stand: Stand, name: str) -> list[Row]:
     """Seconds of an epoch of many keys with the state in so many slices."""
-    batches = [cases.many_keys(epoch, cases.ROWS // 4) for epoch in range(4)]
-
-    def run(number: int) -> float:
-        tasks = Tasks(IDLING[name](), number)
-        tasks.epoch([batches[0]])
-        return median(stand.seconds(partial(tasks.epoch, [batch]))() for batch in batches[1:])
-
-    samples = stand.race(f"slices, {name}", {_slices(each): partial(run, each) for each in SLICES})
+    batches = [cases.many_keys(epoch, cases.ROWS // 4) for epoch in range(100)]
+    runs = {
+        _slices(number): _going_on(stand, Tasks(IDLING[name](), number), batches)
+        for number in SLICES
+    }
+    samples = stand.race(f"slices, {name}", runs)
     first, *others = samples
     metric = Metric(f"slices, {name}", "seconds", "s")
     return compared(metric, samples, [(other, first) for other in others])

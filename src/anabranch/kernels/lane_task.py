@@ -52,6 +52,9 @@ class Entry:
             parts = [origins.addressed(part) for part in parts]
         elif self.traced:
             parts = [origins.traced(part) for part in parts]
+        if len(parts) == 1 and {*self.empty.columns} <= {*parts[0].columns}:
+            # Every part is in order by itself.
+            return parts[0]
         return in_order([self.empty, *parts])
 
     def marks(self, marks: Marks) -> tuple[int | None, int | None]:

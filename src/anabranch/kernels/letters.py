@@ -105,7 +105,9 @@ class Origins:
         found = self._found(letters)
         if FROM.keys() <= {*letters.columns}:
             # A row that was held comes from an earlier epoch, and maybe from another source.
-            known = letters.select(pl.col(name).alias(to) for name, to in zip(FROM, _ORIGIN))
+            known = letters.select(
+                pl.col(name).alias(to) for name, to in zip(FROM, _ORIGIN, strict=True)
+            )
             found = known.with_columns(pl.col(name).fill_null(found[name]) for name in _ORIGIN)
         kept = [name for name in hidden(letters) if name not in (FROM_PARTITION, FROM_OFFSET)]
         return letters.with_columns(found).select([*DEAD_LETTER_SCHEMA, *kept])
@@ -113,7 +115,9 @@ class Origins:
     def traced(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Rows of a source with where they come from beside them."""
         found = self._found(rows)
-        return rows.with_columns(found[name].alias(to) for to, name in zip(FROM, _ORIGIN))
+        return rows.with_columns(
+            found[name].alias(to) for to, name in zip(FROM, _ORIGIN, strict=True)
+        )
 
     def _found(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The `_ORIGIN` of each row, by its order columns."""
