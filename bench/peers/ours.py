@@ -17,7 +17,7 @@ from typing import Any
 import anabranch as ab
 from anabranch.api.query import Query
 from anabranch.spark.session import spark_context
-from bench.peers.work import CORES, MEMORY, Case, Found, Order, found_to_json
+from bench.peers.work import CORES, MEMORY, Case, Found, Order, found_to_json, micros_of
 from bench.workloads import ysb, ysb_files
 
 PATIENCE_S = 240.0
@@ -68,7 +68,7 @@ def _run(order: Order, case: Case, sc: Any) -> Found:
         tuple(float(each["anabranch"]["latencyMs"][-1]) for each in alone),
         _parts(alone),
         (case.batches + case.single) * case.a_batch,
-        last["eventTime"]["watermark"],
+        micros_of(last["eventTime"]["watermark"]),
     )
 
 
@@ -100,7 +100,7 @@ def _counted(progress: list[dict[str, Any]], case: Case) -> tuple[int, float]:
     counted = [each for each in progress if each["anabranch"]["epochs"][0] >= case.warm]
     rows = sum(each["numInputRows"] for each in counted)
     assert rows == case.measured * case.rows, progress
-    between = [each["numInputRows"] / each["processedRowsPerSecond"] for each in counted[1:]]
+    between = [each["numInputRows"] / each["inputRowsPerSecond"] for each in counted[1:]]
     return rows, counted[0]["anabranch"]["latencyMs"][0] / 1000 + sum(between)
 
 

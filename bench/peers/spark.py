@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import polars as pl
 
 from anabranch import config
 from anabranch.spark.java import find_java
-from bench.peers.work import CORES, MEMORY, Case, Found, Order, found_to_json
+from bench.peers.work import CORES, MEMORY, Case, Found, Order, found_to_json, micros_of
 from bench.workloads import ysb, ysb_files
 
 SETTINGS = {
@@ -120,23 +119,18 @@ def _found(case: Case, progress: list[dict[str, Any]]) -> Found:
     return Found(
         case.name,
         case.rows * case.measured,
-        _ended(data[-1]) - _micros(counted[0]["timestamp"]) / 1e6,
+        _ended(data[-1]) - micros_of(counted[0]["timestamp"]) / 1e6,
         tuple(float(each["triggerExecution"]) for each in durations),
         dict(sorted(parts.items(), key=lambda part: -part[1])),
         case.batches * case.a_batch,
-        _micros(progress[-1]["eventTime"]["watermark"]),
+        micros_of(progress[-1]["eventTime"]["watermark"]),
     )
 
 
 def _ended(progress: dict[str, Any]) -> float:
     """When a batch was committed, in seconds."""
     took: int = progress["durationMs"]["triggerExecution"]
-    return _micros(progress["timestamp"]) / 1e6 + took / 1e3
-
-
-def _micros(text: str) -> int:
-    at = datetime.fromisoformat(text).astimezone(UTC)
-    return round(at.timestamp() * 1000) * 1000
+    return micros_of(progress["timestamp"]) / 1e6 + took / 1e3
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -114,3 +115,13 @@ def found_from_json(text: str) -> list[Found]:
 def _case(facts: dict[str, Any]) -> Case:
     files = facts.pop("files")
     return Case(files=FileSet(**{**files, "directory": Path(files["directory"])}), **facts)
+
+
+def micros_of(text: str) -> int:
+    """A time as progress has it, of whole milliseconds, in microseconds.
+
+    >>> micros_of("1970-01-01T00:00:01.500Z")
+    1500000
+    """
+    at = datetime.fromisoformat(text).astimezone(UTC)
+    return round(at.timestamp() * 1000) * 1000
