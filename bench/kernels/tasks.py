@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
@@ -10,12 +10,17 @@ import anabranch as ab
 from anabranch.compiler.compile import plan_of
 from anabranch.epoch.watermarks import SourceTime
 from anabranch.kernels.bundle import visible
+from anabranch.kernels.exits import Exit
 from anabranch.kernels.lane_task import LaneState
 from anabranch.kernels.region import lower
-from anabranch.kernels.results import EpochInput, HeadResult, TaskError
+from anabranch.kernels.results import EpochInput, TaskError
 from anabranch.state.slices import Owners
 
 SLICES = 128
+
+
+Parts = Mapping[int, Mapping[int, pl.DataFrame]]
+"""What a task gave, by exit and by lane."""
 
 
 class Tasks:
@@ -24,24 +29,26 @@ class Tasks:
     def __init__(self, program: ab.Program, slices: int = SLICES) -> None:
         """Compile and lower the program; its one source has one partition."""
         plan = plan_of(program.freeze())
-        owners = Owners.spread(slices=slices, lanes=1)
-        lowered, (read,) = lower(plan), plan.graph.sources
-        self._owners, self._name = owners, read.name
-        self._head = lowered.heads[0].route(owners)
-        self._lane = lowered.stages[0] if lowered.stages else None
+        (read,) = plan.graph.sources
+        lowered = lower(plan)
+        self._owners, self._name = Owners.spread(slices=slices, lanes=1), read.name
+        self._head = lowered.heads[0].route(self._owners)
+        self._stages, self._links = lowered.stages, lowered.links
         self._time = SourceTime((0,), read.lateness)
         self._epochs = self._rows = 0
-        self._state = LaneState({}) if self._lane is None else self._lane.restore({})
+        self._states = [stage.restore({}) for stage in self._stages]
 
     @property
     def state(self) -> LaneState:
-        """What is kept behind the last epoch."""
-        return self._state
+        """What is kept behind the last epoch, of all stages."""
+        return LaneState({name: v for state in self._states for name, v in state.views.items()})
 
     def restore(self) -> None:
         """Go on with a state that was read from its deltas."""
-        assert self._lane is not None
-        self._state = self._lane.restore({n: [f] for n, f in self._state.whole().items()})
+        self._states = [
+            stage.restore({name: [frame] for name, frame in state.whole().items()})
+            for stage, state in zip(self._stages, self._states, strict=True)
+        ]
 
     def epoch(self, bundles: Sequence[pl.DataFrame], *, last: bool = False) -> list[pl.DataFrame]:
         """What comes out for one epoch of these bundles, as frames that follow one another."""
@@ -56,23 +63,39 @@ class Tasks:
         done = frozenset({0}) if last else frozenset[int]()
         self._time = self._time.after({0: max(times, default=None)}, finished=done)
         number, self._epochs = self._epochs, self._epochs + 1
-        parts = [part for result in results for part in result.parts.get(0, {}).values()]
-        if self._lane is None:
-            return [visible(part) for part in parts]
         marks = {self._name: (before, self._time.watermark)}
-        given = EpochInput(number, self._entries(results), marks)
-        made = self._lane.run([given], self._state, self._owners)
-        _require(made.error)
-        self._state = made.state.fold()
-        return [visible(part[0]) for part in made.outputs[0].parts.values()]
-
-    def _entries(self, results: Sequence[HeadResult]) -> dict[int, list[pl.DataFrame]]:
-        """What the heads gave for each entry of the lane: exits and entries are in one order."""
-        found: dict[int, list[pl.DataFrame]] = {}
-        for result in results:
-            for number, parts in result.parts.items():
-                found.setdefault(number, []).extend(parts.values())
+        heads = [result.parts for result in results]
+        found, made = _written(self._head.exits, heads), dict[int, Parts]()
+        for at, stage in enumerate(self._stages):
+            given = EpochInput(number, self._given(at, heads, made), marks)
+            ran = stage.run([given], self._states[at], self._owners)
+            _require(ran.error)
+            self._states[at] = ran.state.fold()
+            made[at] = ran.outputs[0].parts
+            found += _written(stage.exits, [made[at]])
         return found
+
+    def _given(
+        self, stage: int, heads: Sequence[Parts], made: Mapping[int, Parts]
+    ) -> dict[int, list[pl.DataFrame]]:
+        """What there is for each entry of a stage."""
+        found: dict[int, list[pl.DataFrame]] = {}
+        for link in self._links:
+            if link.to == stage:
+                before = heads if link.stage is None else [made[link.stage]]
+                parts = [each[link.exit][0] for each in before if link.exit in each]
+                found.setdefault(link.entry, []).extend(parts)
+        return found
+
+
+def _written(exits: Sequence[Exit], given: Sequence[Parts]) -> list[pl.DataFrame]:
+    """The rows for sinks."""
+    return [
+        visible(parts[number][0])
+        for parts in given
+        for number, each in enumerate(exits)
+        if each.sink is not None and number in parts
+    ]
 
 
 def _require(error: TaskError | None) -> None:
