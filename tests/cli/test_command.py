@@ -161,21 +161,23 @@ def test_run_on_spark_writes_the_same(program, tmp_path, capsys):
 
 
 def test_what_has_no_kernel_yet_is_run_by_the_oracle_and_the_reason_told(tmp_path, capsys):
-    file = tmp_path / "ads.py"
-    (tmp_path / "ads.csv").write_text("t,ad\n1,a\n")
+    file = tmp_path / "again.py"
     file.write_text(
         "import anabranch as ab\n"
-        "program = ab.Program('ads')\n"
+        "import polars as pl\n"
+        "program = ab.Program('again')\n"
         "clicks = program.read(ab.sources.Records([{'t': 1}]), event_time='t')\n"
-        f"named = clicks.lookup({str(tmp_path / 'ads.csv')!r}, on='t', refresh='1 s')\n"
-        "named.write(ab.sinks.Memory('out'))\n"
+        "again = program.feedback({'t': pl.Int64}, event_time='t')\n"
+        "both = clicks.union(again)\n"
+        "again.close(both.filter(pl.col('t') > 1))\n"
+        "both.write(ab.sinks.Memory('out'))\n"
     )
 
     assert 0 == main(["run", str(file)])
 
     said = capsys.readouterr()
-    assert "lookup-1 cannot run in parallel yet" in said.err
-    assert "ads: 1 epoch in" in said.out
+    assert "feedback-1 cannot run in parallel yet" in said.err
+    assert "again: 1 epoch in" in said.out
 
 
 @pytest.mark.spark

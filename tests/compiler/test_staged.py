@@ -165,23 +165,18 @@ def test_dead_letters_of_a_head_are_read_in_a_stage():
     assert [["read-1", "map-1", "out"], ["letters"]] == names(plan_of(program.freeze()))
 
 
-REFUSED = {
-    "refresh": (
-        lambda s: s.lookup(lambda: pl.DataFrame({"k": ["a"]}), on="k", refresh="1 h"),
-        "lookup-1",
-        "it has refresh",
-    ),
-}
+def test_what_cannot_run_yet_is_refused_at_its_line():
+    program, stream = started()
+    again = program.feedback(EVENTS, event_time="t")
+    both = stream.union(again)
+    again.close(both.filter(pl.col("n") > 5))
+    both.write(ab.sinks.Memory("out"))
 
-
-@pytest.mark.parametrize("kind", REFUSED)
-def test_what_cannot_run_yet_is_refused_at_its_line(kind):
-    build, name, why = REFUSED[kind]
     with pytest.raises(ProgramError) as refused:
-        planned(build)
+        plan_of(program.freeze())
 
-    assert f"{name} cannot run in parallel yet" == refused.value.what
-    assert why in str(refused.value.why)
+    assert "feedback-1 cannot run in parallel yet" == refused.value.what
+    assert "there is no kernel for feedback yet" in str(refused.value.why)
     assert str(refused.value.have).startswith("supported so far: ")
     assert "run it with ab.testing.run_sequential meanwhile" == refused.value.so
     assert __file__ == refused.value.file

@@ -259,8 +259,6 @@ def _refuse_hidden(op: Operator) -> None:
 
 def _require_kernel(graph: Graph, op: Operator) -> None:
     del graph
-    if isinstance(op, together.Lookup) and op.table.refresh is not None:
-        _refuse(op, "lookup tables that do not change", "it has refresh")
     if not isinstance(op, (Read, Write, *ROW_BY_ROW, *_IN_LANES)):
         have = ", ".join(sorted(kind.kind for kind in (*ROW_BY_ROW, *_IN_LANES)))
         _refuse(op, have, f"there is no kernel for {op.kind} yet")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -83,6 +84,20 @@ class HeadTask:
     def route(self, owners: Owners) -> HeadTask:
         """The same task for these lanes."""
         return replace(self, owners=owners)
+
+    def with_tables(self, tables: Mapping[str, pl.DataFrame]) -> HeadTask:
+        """The same task with other versions of some lookup tables, by the lookup's name."""
+        nodes = tuple(
+            replace(node, work=node.work.with_tables(tables))
+            if isinstance(node.work, Chain)
+            else node
+            for node in self.nodes
+        )
+        exits = tuple(
+            each if each.early is None else replace(each, early=each.early.with_tables(tables))
+            for each in self.exits
+        )
+        return replace(self, nodes=nodes, exits=exits)
 
     def run(self, frame: pl.DataFrame, partition_index: int, first_row: int) -> HeadResult:
         """Take consecutive rows of one partition, the first with this number in it."""

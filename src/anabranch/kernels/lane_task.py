@@ -142,6 +142,16 @@ class LaneTask:
         found = {k.operator: k.restore(deltas.get(k.operator, ())) for k in self._kernels()}
         return LaneState(found)
 
+    def with_tables(self, tables: Mapping[str, pl.DataFrame]) -> LaneTask:
+        """The same task with other versions of some lookup tables, by the lookup's name."""
+        nodes = tuple(
+            replace(node, work=node.work.with_tables(tables))
+            if isinstance(node.work, Chain)
+            else node
+            for node in self.nodes
+        )
+        return replace(self, nodes=nodes)
+
     def run(self, epochs: Sequence[EpochInput], state: LaneState, owners: Owners) -> LaneResult:
         """Take epochs in order, from these states on; they are left as they are."""
         outputs: list[EpochOutput] = []

@@ -27,6 +27,7 @@ from anabranch.kernels.region import lower
 from anabranch.program.graph import Graph
 from anabranch.program.operators.edges import Read, Write
 from anabranch.program.operators.operator import DEAD_LETTERS, Port
+from anabranch.program.operators.together import Lookup
 from anabranch.runtime.compatibility import Before, Change, Now, compare
 from anabranch.runtime.deployment import Deployment, Durability, Input, LaneStage, Output
 from anabranch.runtime.exchange import exchange_directory
@@ -35,6 +36,7 @@ from anabranch.runtime.facts import describe, divided
 from anabranch.runtime.intake import Intake
 from anabranch.runtime.loop import Loop
 from anabranch.runtime.payload import Strand
+from anabranch.runtime.tables import Tables
 from anabranch.state.commit import CommitMachine
 from anabranch.state.commits import Commits
 from anabranch.state.delta import SLICE
@@ -101,7 +103,8 @@ def assemble(graph: Graph, settings: Settings, executor: Executor, clock: Clock)
         dropped = _dropped(recovered, change.kept, program, deployment)
         recovered = _without(recovered, dropped)
         past = _Past.of(recovered)
-        loop = _loop(settings, executor, clock, commits, past, deployment, graph.sources)
+        tables = Tables(store, clock, commits.run, tuple(graph.of(Lookup)))
+        loop = _loop(settings, executor, clock, commits, past, deployment, graph.sources, tables)
         executor.deploy(deployment)
         stack.callback(executor.close)
         commits.publish()
@@ -225,6 +228,7 @@ def _loop(  # noqa: PLR0913, PLR0917 - all that a loop is made of
     past: _Past,
     deployment: Deployment,
     reads: Sequence[Read],
+    tables: Tables,
 ) -> Loop:
     recovered, trigger = past.recovered, settings.trigger
     for read in reads:
@@ -241,9 +245,10 @@ def _loop(  # noqa: PLR0913, PLR0917 - all that a loop is made of
     if trigger.bounded:
         for intake in intakes.values():
             intake.freeze_end()
-    loop = Loop(deployment, executor, commits, machine, intakes, clock, settings.bundles)
+    loop = Loop(deployment, executor, commits, machine, intakes, clock, settings.bundles, tables)
+    versions = {plan.epoch: plan.tables for plan in recovered.plans}
     same = recovered.commit is not None and recovered.commit.owners == deployment.owners.of
-    loop.resume(plans, _strands(recovered, deployment), same=same)
+    loop.resume(plans, _strands(recovered, deployment), same=same, tables=versions)
     return loop
 
 

@@ -58,6 +58,7 @@ from anabranch.runtime.payload import (
 )
 from anabranch.runtime.progress import Brought, Job, progress_of
 from anabranch.runtime.stopwatch import Stopwatch
+from anabranch.runtime.tables import Tables
 from anabranch.runtime.tasks import BEGIN, SPLIT_ROWS, merge
 from anabranch.scheduling.session_machine import Cycle, SessionMachine
 from anabranch.state.commits import Commits
@@ -80,6 +81,8 @@ class _Epoch:
     source: int
     """Its source's number."""
     offer: Offer
+    tables: Mapping[str, str] = field(default_factory=dict)
+    """The versions of lookup tables that hold for it."""
     splits: tuple[tuple[int, Any], ...] | None = None
     """Each with the index of its partition, once they are planned."""
     heads: dict[int, HeadDone] = field(default_factory=dict)
@@ -143,12 +146,13 @@ class Loop:
         intakes: Mapping[str, Intake],
         clock: Clock,
         bundles: Bundles | None = None,
+        tables: Tables | None = None,
     ) -> None:
         """Everything is given: nothing here decides."""
         self._deployment, self._executor, self._commits = deployment, executor, commits
         self._machine, self._intakes, self._clock = machine, intakes, clock
         self._session = SessionMachine(executor.slots, heads=executor.slots)
-        self._bundles = EvenBundles(executor.slots) if bundles is None else bundles
+        self._bundles, self._tables = bundles or EvenBundles(executor.slots), tables
         self._epochs: dict[int, _Epoch] = {}
         """By ticket."""
         self._lanes = {place: _Lane() for place in self._places()}
@@ -186,13 +190,16 @@ class Loop:
         strands: Mapping[int, Mapping[str, Strand]],
         *,
         same: bool,
+        tables: Mapping[int, Mapping[str, str]] | None = None,
     ) -> None:
         """Go on from a checkpoint: its planned epochs, and its state as files by lane.
 
-        At the same width every lane takes its own files; at another all take from all.
+        At the same width every lane takes its own files; at another all take from all. `tables`
+        are the versions of lookup tables that hold for the planned epochs.
         """
         self._epochs = {
-            epoch: _Epoch(self._number(source), offer) for epoch, (source, offer) in plans.items()
+            epoch: _Epoch(self._number(source), offer, (tables or {}).get(epoch, {}))
+            for epoch, (source, offer) in plans.items()
         }
         self._cut_at = dict.fromkeys(plans, self._clock.elapsed())
         self._seen = self._facts()
@@ -381,11 +388,13 @@ class Loop:
                 case Cut(ticket, source, offer):
                     self._intakes[source].take(offer)
                     self._looks[source] = self._looks[source].taken()
-                    self._epochs[ticket] = _Epoch(self._number(source), offer)
+                    tables = self._tables.current() if self._tables is not None else {}
+                    self._epochs[ticket] = _Epoch(self._number(source), offer, tables)
                     self._cut_at[ticket] = self._clock.elapsed()
-                case PlanEpoch(epoch, _, source, offer):
+                case PlanEpoch(epoch, ticket, source, offer):
+                    tables = self._epochs[ticket].tables
                     with self._watch("walCommit"):
-                        self._commits.plan(self._plan_of(epoch, source, offer))
+                        self._commits.plan(self._plan_of(epoch, source, offer, tables))
                     self._tell(Planned(epoch))
                 case Finish():
                     self.over = True
@@ -394,7 +403,9 @@ class Loop:
                     raise RunError(message, why=reason)
         return commands
 
-    def _plan_of(self, epoch: int, source: str, offer: Offer) -> EpochPlan:
+    def _plan_of(
+        self, epoch: int, source: str, offer: Offer, tables: Mapping[str, str]
+    ) -> EpochPlan:
         return EpochPlan(
             epoch,
             source,
@@ -404,6 +415,7 @@ class Loop:
             hint=offer.hint,
             lanes=self._deployment.lanes,
             memory=self._deployment.inputs[self._number(source)].source.memory(),
+            tables=tables,
         )
 
     # Running
@@ -427,7 +439,15 @@ class Loop:
                 intake = self._intakes[self._deployment.inputs[known.source].name]
                 known.splits = tuple(intake.splits(known.offer, self._bundles))
             items += [
-                HeadItem(known.source, work.ticket, work.attempt, number, partition, split)
+                HeadItem(
+                    known.source,
+                    work.ticket,
+                    work.attempt,
+                    number,
+                    partition,
+                    split,
+                    known.tables,
+                )
                 for number, (partition, split) in enumerate(known.splits)
             ]
         return items
@@ -451,6 +471,7 @@ class Loop:
                 self._parts(work.ticket, stage),
                 work.marks,
                 self._origins(work) if self._deployment.letters else None,
+                self._epochs[work.ticket].tables,
             )
             for work in works
         )

@@ -19,6 +19,9 @@ Strand: TypeAlias = tuple[str, ...]
 Strands: TypeAlias = tuple[Strand, ...]
 """All files of one operator's state, a strand for each lane that wrote some."""
 
+Tables: TypeAlias = Mapping[str, str]
+"""The versions of lookup tables that hold for an epoch: files in the checkpoint, by lookup."""
+
 
 @dataclass(frozen=True, slots=True)
 class HeadItem:
@@ -32,6 +35,7 @@ class HeadItem:
     """The split's place among those that were cut: rows are ordered by it first."""
     partition: int
     split: Any
+    tables: Tables = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,7 @@ class LaneItem:
     marks: Marks
     origins: Origins | None = None
     """Where its records come from, if somebody reads dead letters."""
+    tables: Tables = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -18,7 +19,7 @@ from anabranch.clock import Clock, SystemClock
 from anabranch.compiler.proof import Proof
 from anabranch.ids import Marks
 from anabranch.kernels.bundle import from_blob, in_order, to_blob, visible
-from anabranch.kernels.lane_task import LaneState
+from anabranch.kernels.lane_task import LaneState, LaneTask
 from anabranch.kernels.results import EpochInput, EpochOutput, LaneResult, TaskError
 from anabranch.runtime.deployment import Deployment
 from anabranch.runtime.exchange import BLOB, Exchange, FileExchange, PartName
@@ -34,6 +35,7 @@ from anabranch.runtime.payload import (
     StageJob,
 )
 from anabranch.runtime.stopwatch import Stopwatch
+from anabranch.runtime.tables import TableVersions
 from anabranch.state.delta import SLICE, Delta, pack, unpack
 from anabranch.state.store import LocalStore
 
@@ -66,6 +68,7 @@ class Worker:
         self._watch = Stopwatch(clock or SystemClock())
         self._store = LocalStore(deployment.checkpoint, deployment.durability)
         self._states: OrderedDict[str, LaneState] = OrderedDict()
+        self._versions = TableVersions(self._store)
 
     def heads(self, items: Sequence[HeadItem]) -> list[HeadDone]:
         """Read splits and do their stateless work; errors of the user's are told, not raised."""
@@ -103,7 +106,7 @@ class Worker:
         with self._watch("exchange"):
             inputs = [self._input(lane, item) for item in job.items]
         with self._watch("kernel"):
-            result = task.run(inputs, state, self._deployment.owners)
+            result = self._taken(task, job.items, inputs, state)
         if result.error is not None:
             return result.error
         with self._watch("stage"):
@@ -119,13 +122,35 @@ class Worker:
         }
         return StageDone(job.stage, version, epochs, paths, job.snapshot, changed)
 
+    def _taken(
+        self,
+        task: LaneTask,
+        items: Sequence[LaneItem],
+        inputs: Sequence[EpochInput],
+        state: LaneState,
+    ) -> LaneResult:
+        """Epochs in order, those together for which the same versions of tables hold."""
+        outputs: list[EpochOutput] = []
+        deltas: list[Mapping[str, pl.DataFrame]] = []
+        both = zip(items, inputs, strict=True)
+        for tables, group in groupby(both, key=lambda each: each[0].tables):
+            mine = self._versions.of(task, tables)
+            done = mine.run([given for _, given in group], state, self._deployment.owners)
+            outputs += done.outputs
+            deltas += done.deltas
+            state = done.state
+            if done.error is not None:
+                return LaneResult(outputs, state, deltas, done.error)
+        return LaneResult(outputs, state, deltas)
+
     def _head(self, item: HeadItem) -> HeadDone:
         given, watch = self._deployment.inputs[item.source], self._watch
         watch.take()
         with watch("read"):
             frame = given.source.frame(item.split, given.head.columns)
         with watch("kernel"):
-            result = given.head.run(frame, item.partition, item.number * SPLIT_ROWS)
+            head = self._versions.of(given.head, item.tables)
+            result = head.run(frame, item.partition, item.number * SPLIT_ROWS)
         rows, greatest = result.rows_in, result.greatest_time
         done = HeadDone(
             item.ticket, item.number, item.partition, rows, greatest, letters=result.letters

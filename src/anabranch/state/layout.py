@@ -4,6 +4,7 @@
     lease/<n>                       run n has begun; the highest n owns the directory
     program/<n>                     what run n keeps state for (see `description`)
     epochs/<epoch>_<run>.plan       written ahead: what the epoch will read
+    tables/<lookup>/<n>_<run>.arrow a version of a lookup's table; plans name those that hold
     state/<operator>/
       <epoch>_<run>_<lane>_<id>.delta   what a lane changed, up to that epoch
       <epoch>_<run>_<lane>_<id>.snap    all that a lane held after that epoch
@@ -51,7 +52,7 @@ from anabranch.state.envelope import (
 FORMAT = 1
 METADATA = "metadata"
 LEASES, PLANS, STATE, COMMITS, PUBLISHED = "lease/", "epochs/", "state/", "commits/", "published/"
-PROGRAMS = "program/"
+PROGRAMS, TABLES = "program/", "tables/"
 
 _LONGEST_NAME = 120
 _NUMBER = re.compile(r"[0-9]{10,19}")
@@ -84,6 +85,15 @@ def plan_path(epoch: int, run: int) -> str:
     'epochs/0000000012_3.plan'
     """
     return f"{PLANS}{epoch:010d}_{run}.plan"
+
+
+def table_path(lookup: str, number: int, run: int) -> str:
+    """Where a run puts a version of a lookup's table.
+
+    >>> table_path("ads", 2, 3)
+    'tables/ads/0000000002_3.arrow'
+    """
+    return f"{TABLES}{folder_of(lookup)}/{number:010d}_{run}.arrow"
 
 
 def commit_path(number: int) -> str:
@@ -247,7 +257,9 @@ class EpochPlan:
 
     An epoch that was planned and not committed is run again with these very offsets. `hint` and
     `memory` are JSON values of the source's; `lanes` and `owners` (the version of the table of
-    owners) say how wide it was meant to run. `run` is filled in by the commit machine.
+    owners) say how wide it was meant to run. `tables` are the versions of lookup tables that hold
+    for it, paths by the lookup's name; left out of the file where there are none, as in files of
+    older versions. `run` is filled in by the commit machine.
 
     >>> plan = EpochPlan(epoch=4, source="clicks", offsets={0: (7, 9)})
     >>> EpochPlan.from_bytes("epochs/4_1.plan", plan.to_bytes()) == plan
@@ -263,6 +275,7 @@ class EpochPlan:
     lanes: int = 0
     owners: int = 0
     memory: Json = None
+    tables: Mapping[str, str] = field(default_factory=dict)
     run: int = 0
 
     @property
@@ -284,6 +297,7 @@ class EpochPlan:
                 "lanes": self.lanes,
                 "owners": self.owners,
                 "memory": self.memory,
+                **({"tables": dict(self.tables)} if self.tables else {}),
             }
         )
 
@@ -302,6 +316,7 @@ class EpochPlan:
             lanes=fields.take("lanes", as_count),
             owners=fields.take("owners", as_count),
             memory=fields.take("memory", as_json),
+            tables=fields.take("tables", object_of(as_text)) if "tables" in fields else {},
         )
         fields.finish()
         return found

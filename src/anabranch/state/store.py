@@ -63,8 +63,8 @@ class Store(Protocol):
 
 
 _TEMPORARY = ".tmp-"
-_UNLIMITED = "state"
-"""The folder of files that may have any size; of the small ones none is read that is too large."""
+_UNLIMITED = ("state", "tables")
+"""The folders of files that may have any size; of others none is read that is too large."""
 _PART = re.compile(r"[A-Za-z0-9_%~-][A-Za-z0-9_.%~-]*")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -119,7 +119,7 @@ class LocalStore:
     def read(self, path: str) -> bytes:
         """All of a file, or raise `Missing`."""
         folders, name = _parts(path)
-        most = None if folders[:1] == (_UNLIMITED,) else LARGEST
+        most = None if folders and folders[0] in _UNLIMITED else LARGEST
         with self._telling("read", path):
             try:
                 with self._folder(folders) as folder:

@@ -9,7 +9,7 @@ left out, even if nobody reads their result, since they may fail, and would in t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -58,6 +58,16 @@ class Chain:
                 frame, left = step.run(frame)
             count += left.count
         return only(frame, self.out), Left(count, left.letters)
+
+    def with_tables(self, tables: Mapping[str, pl.DataFrame]) -> Chain:
+        """The same operators with other versions of some lookup tables, by the lookup's name."""
+        steps = tuple(
+            step.with_table(tables[step.name])
+            if isinstance(step, LookupStep) and step.name in tables
+            else step
+            for step in self.steps
+        )
+        return Chain(steps, self.live, self.out)
 
     @cached_property
     def _fused(self) -> tuple[Step, ...]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import polars as pl
@@ -37,6 +37,8 @@ class LookupStep:
     sub: str | None
     plain: bool
     """Whether the rows' key columns are compared as they are."""
+    taken: tuple[pl.Expr, ...]
+    """What is taken of a table: its keys in that form, and the columns that are read."""
 
     @classmethod
     def of(
@@ -47,11 +49,16 @@ class LookupStep:
         named = list(zip(keys, op.on, strict=True))
         exprs = tuple(canonical(pl.col(name), schema[name]).alias(key) for key, name in named)
         right = [pl.col(old).alias(new) for old, new in op.right_names if new in live]
-        table = op.table.load().select([*exprs, *right]).drop_nulls(keys).rechunk()
+        taken = (*exprs, *right)
+        table = _prepared(op.table.load(), taken, keys)
         left = tuple(name for name in schema if name in live)
         columns = ((pl.col(name), schema[name]) for name in op.on)
         plain = all(canonical(column, dtype) is column for column, dtype in columns)
-        return cls(op.name, op.on, keys, exprs, table, op.how, op.many, left, sub, plain)
+        return cls(op.name, op.on, keys, exprs, table, op.how, op.many, left, sub, plain, taken)
+
+    def with_table(self, table: pl.DataFrame) -> LookupStep:
+        """The same step with another version of the table."""
+        return replace(self, table=_prepared(table, self.taken, self.keys))
 
     def run(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Left]:
         """Join, and number the matches of a row where there may be several and order is kept."""
@@ -77,3 +84,8 @@ class LookupStep:
             named = zip(self.keys, self.on, strict=True)
             return [*kept, *(frame[name].alias(key) for key, name in named)]
         return [*kept, *frame.select_seq(self.exprs)]
+
+
+def _prepared(table: pl.DataFrame, taken: Sequence[pl.Expr], keys: Sequence[str]) -> pl.DataFrame:
+    """A table as it is joined with: rows that match nothing are left out."""
+    return table.select(taken).drop_nulls(keys).rechunk()

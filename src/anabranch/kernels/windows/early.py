@@ -13,6 +13,7 @@ rows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -56,6 +57,11 @@ class EarlyPartials:
             key_types=tuple(types),
         )
         return cls(lookup, windows, before)
+
+    def with_tables(self, tables: Mapping[str, pl.DataFrame]) -> EarlyPartials:
+        """The same with another version of the lookup's table, if there is one."""
+        table = tables.get(self.lookup.name)
+        return self if table is None else replace(self, lookup=self.lookup.with_table(table))
 
     def pays(self, rows: pl.DataFrame) -> bool:
         """Whether there are many rows to a key, as far as the first of them tell."""

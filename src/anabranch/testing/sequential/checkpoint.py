@@ -32,7 +32,7 @@ def log_of(directory: Path, graph: Graph) -> list[Cut]:
         raise CheckpointError(message, have=f"epochs {epochs[:1]} to {epochs[-1:]}", so=so)
     for plan in {plan["source"]: plan for plan in plans}.values():
         _source(plan, graph).source.recall(plan["memory"])
-    return [_cut(plan, graph) for plan in plans]
+    return [_cut(plan, graph, directory) for plan in plans]
 
 
 def _object(path: Path) -> dict[str, Any]:
@@ -44,13 +44,15 @@ def _object(path: Path) -> dict[str, Any]:
     return found
 
 
-def _cut(plan: dict[str, Any], graph: Graph) -> Cut:
+def _cut(plan: dict[str, Any], graph: Graph, directory: Path) -> Cut:
+    versions = plan.get("tables", {})
     return Cut(
         plan["source"],
         {partition: (start, end) for partition, (start, end) in plan["offsets"]},
         idle=frozenset(plan["idle"]),
         finished=frozenset(plan["finished"]),
         hint=_shown(plan, graph),
+        tables={name: pl.read_ipc(directory / path) for name, path in versions.items()},
     )
 
 
