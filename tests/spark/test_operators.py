@@ -89,9 +89,18 @@ def whole_epochs(stream):
     return stream.map_batches(lambda frame: frame.sort("n", "t", "k"), out=EVENTS)
 
 
+def prices():
+    return pl.DataFrame({"k": ["a", "b", "d"], "price": [1.5, 2.5, 4.5]})
+
+
+def refreshed(stream):
+    """Workers read the table's version from the checkpoint."""
+    return stream.lookup(prices, on="k", how="left", refresh="1 h")
+
+
 PIECES = [
     sliding, sessions, last_rows, late, timers, reduced, patterns, joined, reunited, in_a_row,
-    whole_epochs,
+    whole_epochs, refreshed,
 ]  # fmt: skip
 
 
