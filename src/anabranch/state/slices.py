@@ -75,7 +75,11 @@ def slice_of(frame: pl.DataFrame, columns: Sequence[str], slices: int) -> pl.Ser
         raise ProgramError(message)
     if not columns or slices == 1:
         return pl.zeros(frame.height, pl.UInt16, eager=True)
-    return pl.Series((key_hash(frame, columns) % np.uint64(slices)).astype(np.uint16))
+    hashes, number = key_hash(frame, columns), np.uint64(slices)
+    # A mask is the same as the remainder, at a tenth of the time.
+    is_power = slices & (slices - 1) == 0
+    found = hashes & (number - np.uint64(1)) if is_power else hashes % number
+    return pl.Series(found.astype(np.uint16))
 
 
 def key_hash(frame: pl.DataFrame, columns: Sequence[str]) -> _Words:
@@ -131,9 +135,13 @@ def _bits(values: pl.Series) -> _Words:
 def _mix(x: _Words) -> _Words:
     """The finaliser of splitmix64 (Steele, Lea, Flood, 2014), with its step before it."""
     x = x + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    moved = x >> np.uint64(30)
+    x ^= moved
+    x *= np.uint64(0xBF58476D1CE4E5B9)
+    x ^= np.right_shift(x, np.uint64(27), out=moved)
+    x *= np.uint64(0x94D049BB133111EB)
+    x ^= np.right_shift(x, np.uint64(31), out=moved)
+    return x
 
 
 def _texts(values: pl.Series) -> _Words:
