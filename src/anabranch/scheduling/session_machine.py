@@ -48,7 +48,7 @@ class SessionMachine:
 
         >>> machine = SessionMachine(slots=2, heads=2)
         >>> ready = [HeadWork(5, 0), HeadWork(6, 0), HeadWork(7, 0)]
-        >>> [work.epoch for work in machine.choose(ready).heads]
+        >>> [work.ticket for work in machine.choose(ready).heads]
         [5, 6]
         """
         heads = [work for work in ready if isinstance(work, HeadWork)]
