@@ -45,3 +45,14 @@ def test_check_that_fails_hides_no_other():
 
     assert list(CHECKS) == [checked.name for checked in found]
     assert not any(checked.good for checked in found)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_failure_tells_why_where_spark_sql_is_in_use(spark_context):
+    """PySpark then raises exceptions of its own for those of Java."""
+    from pyspark.errors.exceptions.captured import install_exception_handler
+
+    install_exception_handler()
+
+    assert CHECKS["a failure tells why"](spark_context)

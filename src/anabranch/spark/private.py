@@ -32,7 +32,9 @@ _DEATHS = re.compile(
 )
 _CANCELLED = re.compile(r"SPARK_JOB_CANCELLED|cancelled", re.IGNORECASE)
 _PYTHON_ERROR = re.compile(
-    r"PythonException: .*?(Traceback \(most recent call last\):.*?)(?=\n\s+at \w+\.|\Z)", re.DOTALL
+    r"(?:PythonException: |thrown from the Python worker)"
+    r".*?(Traceback \(most recent call last\):.*?)(?=\n\s+at \w+\.|\Z)",
+    re.DOTALL,
 )
 
 
@@ -390,7 +392,8 @@ def has_gateway() -> bool:
 
 
 def _job_failed(error: Exception) -> JobFailed:
-    java = getattr(error, "java_exception", None)
+    # Once Spark SQL is in use, PySpark raises exceptions of its own, with Java's inside or not.
+    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     text = str(error) if java is None else str(java.toString())
     cause = None if java is None else java.getCause()
     if cause is not None:
