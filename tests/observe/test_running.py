@@ -200,7 +200,7 @@ def test_it_can_be_asked_between_any_two_steps_whatever_goes_wrong(name, seed, t
 class Refusing(InlineExecutor):
     """None of its jobs succeeds."""
 
-    def run(self, heads, lanes):
+    def run(self, heads, lanes, merges=()):
         message = "a worker process died"
         raise JobFailed(message)
 
@@ -357,7 +357,7 @@ def test_a_heartbeat_that_fails_does_not_end_a_query_nor_is_it_tried_at_once(run
 class Forgetful(InlineExecutor):
     """Its lanes say they have lost their state, whatever they are sent."""
 
-    def run(self, heads, lanes):
+    def run(self, heads, lanes, merges=()):
         lost = {
             lane: LaneDone(lane, missing=tuple(each.stage for each in job.stages))
             for lane, job in lanes.items()

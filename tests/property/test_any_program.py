@@ -13,13 +13,21 @@ from anabranch.epoch.triggers import available_now
 from anabranch.errors import RunError
 from anabranch.program.operators.edges import Write
 from anabranch.runtime.assembly import Settings, assemble
+from anabranch.runtime.merging import MERGE_ABOVE
 from anabranch.simulate.inline import KIND, UNKIND, InlineExecutor
 from anabranch.testing import MockClock, assert_same_rows, programs, run_sequential
 from tests.runtime.test_inline import written
 
 
+def merge_above(seed):
+    """Half of all runs leave every merge to tasks, half to the driver."""
+    return MERGE_ABOVE if seed % 2 else 0
+
+
 def run(program, checkpoint, *, seed, mischief, lanes, rows):
-    settings = Settings(available_now(rows), checkpoint, lanes, slices=8, keep=None)
+    settings = Settings(
+        available_now(rows), checkpoint, lanes, slices=8, keep=None, merge_above=merge_above(seed)
+    )
     assembled = assemble(program.freeze(), settings, InlineExecutor(seed, mischief), MockClock())
     try:
         while not assembled.loop.over:
@@ -60,7 +68,9 @@ def with_files(program, directory):
 
 def live(graph, checkpoint, *, lanes, rows, seed, steps, wider):
     """A life of so many steps, with a change of width in it; whether it came to its end."""
-    settings = Settings(available_now(rows), checkpoint, lanes, slices=8, keep=None)
+    settings = Settings(
+        available_now(rows), checkpoint, lanes, slices=8, keep=None, merge_above=merge_above(seed)
+    )
     assembled = assemble(graph, settings, InlineExecutor(seed, UNKIND), MockClock())
     try:
         for step in range(steps):

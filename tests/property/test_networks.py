@@ -16,12 +16,14 @@ from anabranch.runtime.assembly import Settings, assemble
 from anabranch.simulate.inline import KIND, UNKIND, InlineExecutor
 from anabranch.testing import MockClock, assert_same_rows, run_sequential
 from anabranch.testing.strategies import networks
-from tests.property.test_any_program import live
+from tests.property.test_any_program import live, merge_above
 from tests.runtime.test_inline import written
 
 
 def run(graph, checkpoint, *, seed, mischief, lanes, rows):
-    chosen = Settings(available_now(rows), checkpoint, lanes, slices=8, keep=None)
+    chosen = Settings(
+        available_now(rows), checkpoint, lanes, slices=8, keep=None, merge_above=merge_above(seed)
+    )
     assembled = assemble(graph, chosen, InlineExecutor(seed, mischief), MockClock())
     try:
         while not assembled.loop.over:

@@ -16,6 +16,7 @@ from anabranch.epoch.triggers import available_now
 from anabranch.errors import RunError
 from anabranch.runtime import assembly, tasks
 from anabranch.runtime.assembly import Settings, assemble
+from anabranch.runtime.merging import MERGE_ABOVE
 from anabranch.simulate.inline import InlineExecutor, Mischief
 from anabranch.state.store import LocalStore
 from anabranch.testing import MockClock
@@ -165,9 +166,9 @@ class ExplodingExecutor(InlineExecutor):
 
     bomb: Bomb
 
-    def run(self, heads, lanes):
+    def run(self, heads, lanes, merges=()):
         with self.bomb.around("job"):
-            return super().run(heads, lanes)
+            return super().run(heads, lanes, merges)
 
 
 def _store(bomb, whose):
@@ -198,7 +199,13 @@ def _live(schedule, life, number, tmp_path, monkeypatch):
     sink = ExplodingSink(ab.sinks.Files(tmp_path / "out", format="parquet"), bomb)
     graph = schedule.program(tmp_path, sink).freeze()
     settings = Settings(
-        available_now(life.rows), tmp_path / "ckpt", life.lanes, schedule.slices, keep=None
+        available_now(life.rows),
+        tmp_path / "ckpt",
+        life.lanes,
+        schedule.slices,
+        keep=None,
+        # Every other schedule leaves merges to tasks.
+        merge_above=MERGE_ABOVE if schedule.seed % 2 else 0,
     )
     executor = ExplodingExecutor(schedule.seed * 10 + number, life.mischief)
     executor.bomb = bomb

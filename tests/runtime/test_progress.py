@@ -148,9 +148,9 @@ class Slow(InlineExecutor):
         super().__init__()
         self._time = clock
 
-    def run(self, heads, lanes):
+    def run(self, heads, lanes, merges=()):
         self._time.advance(2)
-        return super().run(heads, lanes)
+        return super().run(heads, lanes, merges)
 
 
 def test_time_without_work_and_time_of_jobs_are_told_apart(tmp_path):

@@ -35,6 +35,7 @@ from anabranch.runtime.executor import Executor
 from anabranch.runtime.facts import describe, divided
 from anabranch.runtime.intake import Intake
 from anabranch.runtime.loop import Loop
+from anabranch.runtime.merging import MERGE_ABOVE
 from anabranch.runtime.payload import Strand
 from anabranch.runtime.tables import Tables
 from anabranch.state.commit import CommitMachine
@@ -65,6 +66,8 @@ class Settings:
     """How rows are bundled where they come in; None: as few as keep all slots busy."""
     in_flight: int = 16
     """Epochs of a source that may be under way at a time."""
+    merge_above: int = MERGE_ABOVE
+    """Bytes of an epoch for an ordered sink above which tasks put them into one order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +248,17 @@ def _loop(  # noqa: PLR0913, PLR0917 - all that a loop is made of
     if trigger.bounded:
         for intake in intakes.values():
             intake.freeze_end()
-    loop = Loop(deployment, executor, commits, machine, intakes, clock, settings.bundles, tables)
+    loop = Loop(
+        deployment,
+        executor,
+        commits,
+        machine,
+        intakes,
+        clock,
+        settings.bundles,
+        tables,
+        settings.merge_above,
+    )
     versions = {plan.epoch: plan.tables for plan in recovered.plans}
     same = recovered.commit is not None and recovered.commit.owners == deployment.owners.of
     loop.resume(plans, _strands(recovered, deployment), same=same, tables=versions)

@@ -79,6 +79,10 @@ class Deployment:
         """How many levels an epoch goes through."""
         return max((stage.level for stage in self.stages), default=1)
 
+    def number(self, source: str) -> int:
+        """The place of a source among the inputs."""
+        return [each.name for each in self.inputs].index(source)
+
     def merged(self, sink: str) -> bool:
         """Whether rows of several lanes must be put into one order before they are staged."""
         output = self.outputs[sink]

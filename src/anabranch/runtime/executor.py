@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from anabranch.runtime.deployment import Deployment
-from anabranch.runtime.payload import HeadDone, HeadItem, LaneDone, LaneJob
+from anabranch.runtime.payload import HeadDone, HeadItem, LaneDone, LaneJob, MergeDone, MergeItem
 
 
 class JobFailed(Exception):
@@ -16,10 +16,11 @@ class JobFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """What came back: every split of every epoch, every lane."""
+    """What came back: every split of every epoch, every lane, every merge."""
 
     heads: Sequence[HeadDone]
     lanes: Mapping[int, LaneDone]
+    merges: Sequence[MergeDone] = ()
 
 
 class Executor(Protocol):
@@ -48,6 +49,11 @@ class Executor(Protocol):
         """Let go of what was exchanged of tickets before this one; it is asked for no more."""
         ...
 
-    def run(self, heads: Sequence[Sequence[HeadItem]], lanes: Mapping[int, LaneJob]) -> CycleResult:
-        """Run one task for each list of splits and one for each lane; raises `JobFailed`."""
+    def run(
+        self,
+        heads: Sequence[Sequence[HeadItem]],
+        lanes: Mapping[int, LaneJob],
+        merges: Sequence[MergeItem] = (),
+    ) -> CycleResult:
+        """Run a task for each list of splits, each lane and each merge; raises `JobFailed`."""
         ...

@@ -7,15 +7,13 @@ what was planned is run again with the same offsets.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from anabranch.clock import Clock
 from anabranch.epoch.bundles import Bundles, EvenBundles
@@ -27,7 +25,6 @@ from anabranch.epoch.protocol import (
     Event,
     Fail,
     Finish,
-    HeadsDone,
     LanesDone,
     LaneWork,
     Offer,
@@ -38,84 +35,26 @@ from anabranch.epoch.protocol import (
     WorkFailed,
 )
 from anabranch.errors import RunError
-from anabranch.kernels.letters import Origins, Split
 from anabranch.observe.checkpoint import COMMITTED_AT
 from anabranch.observe.facts import Facts, Look
 from anabranch.runtime.deployment import Deployment
 from anabranch.runtime.executor import CycleResult, Executor, JobFailed
 from anabranch.runtime.intake import Intake
-from anabranch.runtime.payload import (
-    EpochDone,
-    HeadDone,
-    HeadItem,
-    LaneDone,
-    LaneItem,
-    LaneJob,
-    StageDone,
-    StageJob,
-    Strand,
-    Strands,
-)
+from anabranch.runtime.merging import MERGE_ABOVE, Merging
+from anabranch.runtime.payload import HeadDone, HeadItem, LaneDone, LaneJob, MergeItem, Strand
 from anabranch.runtime.progress import Brought, Job, progress_of
 from anabranch.runtime.stopwatch import Stopwatch
 from anabranch.runtime.tables import Tables
-from anabranch.runtime.tasks import BEGIN, SPLIT_ROWS, merge
+from anabranch.runtime.under_way import Group, UnderWay
 from anabranch.scheduling.session_machine import Cycle, SessionMachine
 from anabranch.state.commits import Commits
 from anabranch.state.layout import Commit, EpochPlan
-
-SNAPSHOT_AFTER = 32
-"""Deltas of a lane before its whole state is written: as many files are read at a recovery."""
 
 HEARTBEAT_S = 45.0
 """How long lanes are left without work: Spark ends worker processes that were idle for 60 s."""
 
 _TOLD = 20
 """Lines of the machine's story in an error."""
-
-
-@dataclass(slots=True)
-class _Epoch:
-    """What the driver knows of an epoch under way."""
-
-    source: int
-    """Its source's number."""
-    offer: Offer
-    tables: Mapping[str, str] = field(default_factory=dict)
-    """The versions of lookup tables that hold for it."""
-    splits: tuple[tuple[int, Any], ...] | None = None
-    """Each with the index of its partition, once they are planned."""
-    heads: dict[int, HeadDone] = field(default_factory=dict)
-    """By split."""
-    lanes: dict[tuple[int, int], EpochDone] = field(default_factory=dict)
-    """By stage and lane."""
-
-
-@dataclass(slots=True)
-class _Lane:
-    """The state of a stage in a lane: its version, and the files it can be made of again."""
-
-    version: str = BEGIN
-    strands: dict[str, Strands] = field(default_factory=dict)
-    """By operator."""
-    send_chain: bool = False
-    moved: bool = False
-    """Whether its slices are in files that other lanes wrote: then it writes all it has, once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Consecutive epochs whose work is done, waiting for their commit."""
-
-    works: tuple[LaneWork, ...]
-    deltas: Mapping[str, Mapping[int, str]]
-    changed: Mapping[str, int] = field(default_factory=dict)
-    """Rows of state, by operator."""
-
-    @property
-    def epochs(self) -> tuple[int, ...]:
-        """Their numbers."""
-        return tuple(work.epoch for work in self.works)
 
 
 @dataclass(slots=True)
@@ -147,20 +86,15 @@ class Loop:
         clock: Clock,
         bundles: Bundles | None = None,
         tables: Tables | None = None,
+        merge_above: int = MERGE_ABOVE,
     ) -> None:
         """Everything is given: nothing here decides."""
         self._deployment, self._executor, self._commits = deployment, executor, commits
         self._machine, self._intakes, self._clock = machine, intakes, clock
         self._session = SessionMachine(executor.slots, heads=executor.slots)
         self._bundles, self._tables = bundles or EvenBundles(executor.slots), tables
-        self._epochs: dict[int, _Epoch] = {}
-        """By ticket."""
-        self._lanes = {place: _Lane() for place in self._places()}
-        """By stage and lane."""
-        self._deltas: dict[int, dict[str, dict[int, str]]] = {}
-        """What the stages behind them have written, by the first epoch of a group."""
-        self._changed: dict[int, Counter[str]] = defaultdict(Counter)
-        """How many rows of state they have changed, likewise."""
+        self._under_way = UnderWay(deployment)
+        self._merging = Merging(self._under_way, merge_above)
         self._waiting: list[Group] = []
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="anabranch-job")
         self._width: int | None = None
@@ -197,22 +131,11 @@ class Loop:
         At the same width every lane takes its own files; at another all take from all. `tables`
         are the versions of lookup tables that hold for the planned epochs.
         """
-        self._epochs = {
-            epoch: _Epoch(self._number(source), offer, (tables or {}).get(epoch, {}))
-            for epoch, (source, offer) in plans.items()
-        }
+        for epoch, (source, offer) in plans.items():
+            self._under_way.cut(epoch, source, offer, (tables or {}).get(epoch, {}))
+        self._under_way.resume(strands, same=same)
         self._cut_at = dict.fromkeys(plans, self._clock.elapsed())
         self._seen = self._facts()
-        if not strands:
-            return
-        for (stage, lane), known in self._lanes.items():
-            mine = [strands.get(lane, {})] if same else strands.values()
-            operators = self._deployment.stages[stage].task.operators
-            known.strands = _of_all(
-                {name: strand for name, strand in each.items() if name in operators}
-                for each in mine
-            )
-            known.version, known.send_chain, known.moved = uuid4().hex, True, not same
 
     def step(self) -> bool:
         """Do what can be done now, at most one cycle of it; says whether there was anything."""
@@ -233,7 +156,7 @@ class Loop:
             self._widen(self._width)
         planned = self._plan()
         cycle = self._session.choose(self._machine.ready())
-        if not cycle:
+        if not cycle and not self._merging.pending:
             done = self._commit_waiting() or planned
             if not done:
                 self._refuse_standstill()
@@ -246,8 +169,9 @@ class Loop:
     def _run(self, cycle: Cycle) -> None:
         """One cycle's job; while it runs, what the one before it brought is committed."""
         began = self._at.job = self._clock.elapsed()
-        heads = _divided(self._head_items(cycle), self._executor.slots)
-        pending = self._submit(heads, self._lane_jobs(cycle))
+        items = self._under_way.head_items(cycle.heads, self._intakes, self._bundles)
+        heads = _divided(items, self._executor.slots)
+        pending = self._submit(heads, self._lane_jobs(cycle), self._merging.pending)
         self._seen = self._facts()
         self._commit_waiting()
         with self._watch("waiting for the job"):
@@ -359,27 +283,10 @@ class Loop:
 
     def _widen(self, lanes: int) -> None:
         """Change the width between epochs: every new lane takes its slices from all old ones."""
-        before = self._lanes
         self._deployment = self._deployment.with_lanes(lanes)
         self._executor.deploy(self._deployment)
-        self._lanes = {}
-        for stage, lane in self._places():
-            old = [known for (number, _), known in before.items() if number == stage]
-            begun = any(known.version != BEGIN for known in old)
-            strands = _joined(known.strands for known in old)
-            fresh = _Lane(uuid4().hex, strands, send_chain=True, moved=True)
-            self._lanes[stage, lane] = fresh if begun else _Lane()
+        self._under_way.widen(self._deployment)
         self._width, self._forced = None, True
-
-    def _places(self) -> Iterator[tuple[int, int]]:
-        """Every stage in every lane that it runs in."""
-        width = self._deployment.lanes
-        for number, stage in enumerate(self._deployment.stages):
-            yield from ((number, lane) for lane in stage.lanes(width))
-
-    def _number(self, source: str) -> int:
-        names = [each.name for each in self._deployment.inputs]
-        return names.index(source)
 
     def _tell(self, *events: Event) -> list[Command]:
         commands = self._machine.handle(*events)
@@ -389,10 +296,10 @@ class Loop:
                     self._intakes[source].take(offer)
                     self._looks[source] = self._looks[source].taken()
                     tables = self._tables.current() if self._tables is not None else {}
-                    self._epochs[ticket] = _Epoch(self._number(source), offer, tables)
+                    self._under_way.cut(ticket, source, offer, tables)
                     self._cut_at[ticket] = self._clock.elapsed()
                 case PlanEpoch(epoch, ticket, source, offer):
-                    tables = self._epochs[ticket].tables
+                    tables = self._under_way[ticket].tables
                     with self._watch("walCommit"):
                         self._commits.plan(self._plan_of(epoch, source, offer, tables))
                     self._tell(Planned(epoch))
@@ -414,102 +321,32 @@ class Loop:
             finished=tuple(offer.finished),
             hint=offer.hint,
             lanes=self._deployment.lanes,
-            memory=self._deployment.inputs[self._number(source)].source.memory(),
+            memory=self._deployment.inputs[self._deployment.number(source)].source.memory(),
             tables=tables,
         )
 
     # Running
 
     def _submit(
-        self, tasks: Sequence[Sequence[HeadItem]], lanes: Mapping[int, LaneJob]
+        self,
+        tasks: Sequence[Sequence[HeadItem]],
+        lanes: Mapping[int, LaneJob],
+        merges: Sequence[MergeItem],
     ) -> Future[CycleResult]:
-        if not tasks and not lanes:
+        if not tasks and not lanes and not merges:
             nothing: Future[CycleResult] = Future()
             nothing.set_result(CycleResult((), {}))
             return nothing
         self._jobs += 1
-        return self._pool.submit(self._executor.run, tasks, lanes)
-
-    def _head_items(self, cycle: Cycle) -> list[HeadItem]:
-        items = []
-        for work in cycle.heads:
-            known = self._epochs[work.ticket]
-            if known.splits is None:
-                # Once: rows are ordered by their split, and repeated work must give the same.
-                intake = self._intakes[self._deployment.inputs[known.source].name]
-                known.splits = tuple(intake.splits(known.offer, self._bundles))
-            items += [
-                HeadItem(
-                    known.source,
-                    work.ticket,
-                    work.attempt,
-                    number,
-                    partition,
-                    split,
-                    known.tables,
-                )
-                for number, (partition, split) in enumerate(known.splits)
-            ]
-        return items
+        return self._pool.submit(self._executor.run, tasks, lanes, merges)
 
     def _lane_jobs(self, cycle: Cycle) -> dict[int, LaneJob]:
-        """For each lane all stages that have something to do, each at its level."""
-        jobs: dict[int, list[StageJob]] = defaultdict(list)
-        for (stage, lane), known in self._lanes.items():
-            level = self._deployment.stages[stage].level
-            works = [work for work in cycle.lanes if work.level == level]
-            if works:
-                jobs[lane].append(self._stage_job(stage, known, works))
-        return {lane: LaneJob(lane, tuple(found)) for lane, found in sorted(jobs.items())}
-
-    def _stage_job(self, stage: int, known: _Lane, works: Sequence[LaneWork]) -> StageJob:
-        items = tuple(
-            LaneItem(
-                work.epoch,
-                work.ticket,
-                work.attempt,
-                self._parts(work.ticket, stage),
-                work.marks,
-                self._origins(work) if self._deployment.letters else None,
-                self._epochs[work.ticket].tables,
-            )
-            for work in works
-        )
-        lengths = [sum(map(len, strands)) for strands in known.strands.values()]
-        long = max(lengths, default=0) >= SNAPSHOT_AFTER
-        chain = known.strands if known.send_chain else None
-        return StageJob(stage, known.version, items, chain, snapshot=long or known.moved)
-
-    def _parts(self, ticket: int, stage: int) -> dict[int, tuple[Any, ...]]:
-        """Where a stage's rows of an epoch lie, by its entries."""
-        known, found = self._epochs[ticket], dict[int, tuple[Any, ...]]()
-        for link in self._deployment.links:
-            if link.to != stage:
-                continue
-            made: list[HeadDone | EpochDone] = []
-            if link.head == known.source:
-                made = [known.heads[number] for number in sorted(known.heads)]
-            elif link.stage is not None:
-                made = [done for (at, _), done in sorted(known.lanes.items()) if at == link.stage]
-            parts = tuple(done.parts[link.exit] for done in made if link.exit in done.parts)
-            if parts:
-                found[link.entry] = parts
-        return found
-
-    def _origins(self, work: LaneWork) -> Origins:
-        """Which record each of an epoch's rows is."""
-        known, container = self._epochs[work.ticket], self._machine.container(work.ticket)
-        given = self._deployment.inputs[known.source]
-        assert container.before is not None
-        rows = dict(container.before.rows.get(given.name, {}))
-        names, splits = list(given.source.partitions()), []
-        for number in sorted(known.heads):
-            done = known.heads[number]
-            name = names[done.partition]
-            first = rows.get(name, 0)
-            splits.append(Split(done.partition, number * SPLIT_ROWS, str(name), first))
-            rows[name] = first + done.rows
-        return Origins(work.epoch, given.name, tuple(splits))
+        rows = {}
+        for work in cycle.lanes:
+            container = self._machine.container(work.ticket)
+            assert container.before is not None
+            rows[work.ticket] = container.before.rows.get(container.source, {})
+        return self._under_way.lane_jobs(cycle.lanes, rows)
 
     # What came back
 
@@ -523,10 +360,8 @@ class Loop:
         self._count("head", result.heads)
         self._count("lane", list(result.lanes.values()))
         self._watch.add("spark", job.overhead(result, self._executor.slots))
-        if any(done.missing for done in result.lanes.values()):
-            for lane, done in result.lanes.items():
-                for stage in done.missing:
-                    self._lanes[stage, lane].send_chain = True
+        self._merging.take(result.merges)
+        if self._under_way.lost(result.lanes):
             self._take_heads(cycle, result.heads)
             lanes = tuple(work.epoch for work in cycle.lanes)
             self._tell(WorkFailed((), lanes, "a process lost its state", counts=False))
@@ -535,7 +370,7 @@ class Loop:
         self._take_heads(cycle, result.heads)
 
     def _rows(self, ticket: int) -> int:
-        return sum(done.rows for done in self._epochs[ticket].heads.values())
+        return sum(done.rows for done in self._under_way[ticket].heads.values())
 
     def _count(self, kind: str, dones: Sequence[HeadDone | LaneDone]) -> None:
         for done in dones:
@@ -548,59 +383,16 @@ class Loop:
         self._tell(WorkFailed(heads, lanes, reason))
 
     def _take_heads(self, cycle: Cycle, heads: Sequence[HeadDone]) -> None:
-        by_ticket: dict[int, dict[int, HeadDone]] = defaultdict(dict)
-        for done in heads:
-            by_ticket[done.ticket][done.number] = done
-        for work in cycle.heads:
-            known, mine = self._epochs[work.ticket], by_ticket[work.ticket]
-            known.heads = mine
-            names = list(self._deployment.inputs[known.source].source.partitions())
-            greatest: dict[Any, int | None] = {}
-            rows: dict[Any, int] = {}
-            for done in mine.values():
-                name = names[done.partition]
-                seen = [each for each in (greatest.get(name), done.greatest) if each is not None]
-                greatest[name] = max(seen, default=None)
-                rows[name] = rows.get(name, 0) + done.rows
-            self._tell(HeadsDone(work.ticket, greatest, rows))
+        for done in self._under_way.take_heads(cycle.heads, heads):
+            self._tell(done)
 
     def _take_lanes(self, cycle: Cycle, lanes: Mapping[int, LaneDone]) -> None:
         if not cycle.lanes:
             return
-        by_level: dict[int, list[LaneWork]] = defaultdict(list)
-        for work in cycle.lanes:
-            by_level[work.level].append(work)
-        tickets = {work.epoch: work.ticket for work in cycle.lanes}
-        for lane, done in lanes.items():
-            for each in done.stages:
-                self._take_stage(lane, each, by_level, tickets)
-        for level, works in sorted(by_level.items(), reverse=True):
-            if level == self._deployment.levels:
-                deltas = self._deltas.pop(works[0].epoch, {})
-                changed = self._changed.pop(works[0].epoch, Counter())
-                self._waiting.append(Group(tuple(works), deltas, changed))
+        for group in self._under_way.take_lanes(cycle.lanes, lanes):
+            self._waiting.append(group)
+            self._merging.begin(group)
         self._tell(LanesDone(tuple(work.epoch for work in cycle.lanes)))
-
-    def _take_stage(
-        self,
-        lane: int,
-        done: StageDone,
-        by_level: Mapping[int, Sequence[LaneWork]],
-        tickets: Mapping[int, int],
-    ) -> None:
-        known = self._lanes[done.stage, lane]
-        known.send_chain = known.moved = False
-        known.version = done.version
-        for epoch in done.epochs:
-            self._epochs[tickets[epoch.epoch]].lanes[done.stage, lane] = epoch
-        # Epochs that are together stay together: the first one names them at every level.
-        first = by_level[self._deployment.stages[done.stage].level][0].epoch
-        deltas = self._deltas.setdefault(first, {})
-        self._changed[first].update(done.changed)
-        for operator, path in done.deltas.items():
-            deltas.setdefault(operator, {})[lane] = path
-            before = () if done.snapshot else (known.strands.get(operator) or ((),))[0]
-            known.strands[operator] = ((*before, path),)
 
     def _refuse_errors(self, result: CycleResult) -> None:
         dones: list[HeadDone | LaneDone] = [*result.heads, *result.lanes.values()]
@@ -611,17 +403,19 @@ class Loop:
     # Committing
 
     def _commit_waiting(self) -> bool:
-        waiting, self._waiting = self._waiting, []
-        for group in waiting:
+        """Commit what is done, in order, up to what is still being put into one."""
+        done = list(takewhile(self._merging.done, self._waiting))
+        self._waiting = self._waiting[len(done) :]
+        for group in done:
             self._commit(group)
-        return bool(waiting)
+        return bool(done)
 
     def _commit(self, group: Group) -> None:
         deployment = self._deployment
         known = self._machine.container(group.works[-1].ticket).after
         assert known is not None
         with self._watch("merge"):
-            staged = {name: self._staged(name, group) for name in deployment.outputs}
+            staged = {name: self._merging.staged(name, group) for name in deployment.outputs}
         commit = Commit(
             group.epochs[0],
             group.epochs[-1],
@@ -642,8 +436,8 @@ class Loop:
         with self._watch("publish"):
             self._commits.publish()
         self.on_progress(self._progress(group, commit, latencies))
-        for work in group.works:
-            del self._epochs[work.ticket]
+        self._merging.forget(group)
+        self._under_way.forget(work.ticket for work in group.works)
         self._tell(Committed(group.epochs[-1]))
         oldest = min(self._machine.tickets, default=self._machine.last_cut + 1)
         deployment.clean(before=oldest)
@@ -658,8 +452,9 @@ class Loop:
         seconds, self._at.told = now - self._at.told, now
         jobs, self._jobs = self._jobs, 0
         containers = [self._machine.container(work.ticket) for work in group.works]
-        dones = [done for work in group.works for done in self._epochs[work.ticket].lanes.values()]
-        read = [done for work in group.works for done in self._epochs[work.ticket].heads.values()]
+        epochs = [self._under_way[work.ticket] for work in group.works]
+        dones = [done for epoch in epochs for done in epoch.lanes.values()]
+        read = [done for epoch in epochs for done in epoch.heads.values()]
         in_lanes = all(output.stage is not None for output in self._deployment.outputs.values())
         brought = Brought(
             at=self._clock.now(),
@@ -678,40 +473,6 @@ class Loop:
             sources=self._facts().sources,
         )
         return progress_of(self._deployment, commit, brought)
-
-    def _staged(self, sink: str, group: Group) -> tuple[tuple[int, tuple[Any, ...]], ...]:
-        """The messages of a sink's rows, epoch by epoch, each in the order of its rows."""
-        found = ((work.epoch, self._messages(sink, work)) for work in group.works)
-        return tuple((epoch, messages) for epoch, messages in found if messages)
-
-    def _messages(self, sink: str, work: LaneWork) -> tuple[Any, ...]:
-        known, stage = self._epochs[work.ticket], self._deployment.outputs[sink].stage
-        if stage is None:
-            heads = (known.heads[number] for number in sorted(known.heads))
-            return tuple(done.staged[sink] for done in heads if sink in done.staged)
-        mine = [done for (at, _), done in sorted(known.lanes.items()) if at == stage]
-        if not self._deployment.merged(sink):
-            return tuple(done.staged[sink] for done in mine if sink in done.staged)
-        exits = self._deployment.stages[stage].task.exits
-        (number,) = [at for at, each in enumerate(exits) if each.sink == sink]
-        parts = [done.parts[number] for done in mine if number in done.parts]
-        if not parts:
-            return ()
-        return (merge(self._deployment, sink, parts, work.epoch, uuid4().hex),)
-
-
-def _of_all(found: Iterable[Mapping[str, Strand]]) -> dict[str, Strands]:
-    """Strands of some lanes, by operator."""
-    return _joined({name: (strand,) for name, strand in each.items()} for each in found)
-
-
-def _joined(found: Iterable[Mapping[str, Strands]]) -> dict[str, Strands]:
-    """All strands of some lanes, by operator."""
-    joined: dict[str, Strands] = {}
-    for each in found:
-        for name, strands in each.items():
-            joined[name] = (*joined.get(name, ()), *strands)
-    return joined
 
 
 def _divided(items: Sequence[HeadItem], tasks: int) -> list[list[HeadItem]]:

@@ -79,6 +79,25 @@ class LaneJob:
 
 
 @dataclass(frozen=True, slots=True)
+class MergeItem:
+    """Rows of several lanes for one sink, to be put into one order and staged."""
+
+    sink: str
+    epoch: int
+    parts: tuple[Any, ...]
+    attempt: str
+
+
+@dataclass(frozen=True, slots=True)
+class MergeDone:
+    """What a sink said of rows that were put into one order."""
+
+    sink: str
+    epoch: int
+    message: Any
+
+
+@dataclass(frozen=True, slots=True)
 class HeadDone:
     """What became of a split."""
 
@@ -148,6 +167,16 @@ def heads_to_bytes(done: list[HeadDone]) -> bytes:
 def heads_from_bytes(data: bytes) -> list[HeadDone]:
     """Results back from JSON."""
     return [_numbered(HeadDone(**each)) for each in json.loads(data)]
+
+
+def merges_to_bytes(done: list[MergeDone]) -> bytes:
+    """Results as JSON."""
+    return json.dumps([asdict(each) for each in done]).encode()
+
+
+def merges_from_bytes(data: bytes) -> list[MergeDone]:
+    """Results back from JSON."""
+    return [MergeDone(**each) for each in json.loads(data)]
 
 
 def lane_to_bytes(done: LaneDone) -> bytes:

@@ -31,6 +31,8 @@ from anabranch.runtime.payload import (
     LaneDone,
     LaneItem,
     LaneJob,
+    MergeDone,
+    MergeItem,
     StageDone,
     StageJob,
 )
@@ -78,6 +80,10 @@ class Worker:
         if broken is None:
             return done
         return [HeadDone(i.ticket, i.number, i.partition, error=broken) for i in items]
+
+    def merges(self, items: Sequence[MergeItem]) -> list[MergeDone]:
+        """Put the lanes' rows of epochs into one order, each for a sink."""
+        return [merged(self._deployment, item) for item in items]
 
     def lane(self, job: LaneJob) -> LaneDone:
         """Take a lane's epochs in order, stage by stage, from one version of state to the next."""
@@ -274,13 +280,14 @@ def stage(
     return deployment.outputs[sink].sink.write(batches, epoch, f"{deployment.run}-{attempt}")
 
 
-def merge(deployment: Deployment, sink: str, parts: Sequence[Any], epoch: int, attempt: str) -> Any:
+def merged(deployment: Deployment, item: MergeItem) -> MergeDone:
     """Put the lanes' rows of an epoch into one order (M5) and give them to a sink."""
     files = FileExchange(deployment.exchange)
     # A part that came with the lane's result has its blob in it.
-    blobs = [part[BLOB][0] if BLOB in part else files.read(part, 0) for part in parts]
+    blobs = [part[BLOB][0] if BLOB in part else files.read(part, 0) for part in item.parts]
     frames = [from_blob(blob) for blob in blobs if blob is not None]
-    return stage(deployment, sink, in_order(frames), epoch, attempt)
+    message = stage(deployment, item.sink, in_order(frames), item.epoch, item.attempt)
+    return MergeDone(item.sink, item.epoch, message)
 
 
 def _batches(rows: pl.DataFrame) -> Iterator[pa.RecordBatch]:

@@ -20,10 +20,14 @@ from anabranch.runtime.payload import (
     HeadItem,
     LaneDone,
     LaneJob,
+    MergeDone,
+    MergeItem,
     heads_from_bytes,
     heads_to_bytes,
     lane_from_bytes,
     lane_to_bytes,
+    merges_from_bytes,
+    merges_to_bytes,
 )
 from anabranch.runtime.tasks import Worker
 
@@ -73,36 +77,47 @@ class InlineExecutor:
     def cancel(self) -> None:
         """Nothing runs while another call can be made."""
 
-    def run(self, heads: Sequence[Sequence[HeadItem]], lanes: Mapping[int, LaneJob]) -> CycleResult:
+    def run(
+        self,
+        heads: Sequence[Sequence[HeadItem]],
+        lanes: Mapping[int, LaneJob],
+        merges: Sequence[MergeItem] = (),
+    ) -> CycleResult:
         """Run the tasks in some order, with some mischief."""
         self._perhaps_kill()
         tasks: list[tuple[int | None, Any]] = [(None, list(items)) for items in heads]
+        tasks += [(None, item) for item in merges]
         tasks += list(lanes.items())
         self._random.shuffle(tasks)
         fatal = self._random.randrange(len(tasks) + 1) if self._happens(self._mischief.fail) else -1
         done_heads: list[HeadDone] = []
         done_lanes: dict[int, LaneDone] = {}
+        done_merges: list[MergeDone] = []
         for number, (lane, payload) in enumerate(tasks):
             if number == fatal:
                 break
             if self._happens(self._mischief.repeat):
                 self._run(lane, payload)
             result = self._run(lane, payload)
-            if lane is None:
-                done_heads += heads_from_bytes(result)
-            else:
+            if lane is not None:
                 done_lanes[lane] = lane_from_bytes(result)
+            elif isinstance(payload, MergeItem):
+                done_merges += merges_from_bytes(result)
+            else:
+                done_heads += heads_from_bytes(result)
         if fatal >= 0:
             message = f"the job failed at task {fatal} of {len(tasks)}, as the seed wanted it"
             raise JobFailed(message)
-        return CycleResult(done_heads, done_lanes)
+        return CycleResult(done_heads, done_lanes, done_merges)
 
     def _run(self, lane: int | None, payload: Any) -> bytes:
         worker = self._process(lane)
         travelled = pickle.loads(pickle.dumps(payload))  # noqa: S301 - made one call before
-        if lane is None:
-            return heads_to_bytes(worker.heads(travelled))
-        return lane_to_bytes(worker.lane(travelled))
+        if lane is not None:
+            return lane_to_bytes(worker.lane(travelled))
+        if isinstance(travelled, MergeItem):
+            return merges_to_bytes(worker.merges([travelled]))
+        return heads_to_bytes(worker.heads(travelled))
 
     def _process(self, lane: int | None) -> Worker:
         assert self._deployment is not None

@@ -11,7 +11,7 @@ from anabranch.errors import AnabranchError, RunError
 from anabranch.program.graph import Graph
 from anabranch.runtime.deployment import Deployment
 from anabranch.runtime.executor import CycleResult, JobFailed
-from anabranch.runtime.payload import HeadItem, LaneJob
+from anabranch.runtime.payload import HeadItem, LaneJob, MergeItem
 from anabranch.spark.file_executor import FileExecutor
 from anabranch.spark.private import Executor, Spark
 from anabranch.spark.private import JobFailed as SparkJobFailed
@@ -56,12 +56,17 @@ class SparkExecutor:
         """Give up what is under way."""
         self._inner.cancel()
 
-    def run(self, heads: Sequence[Sequence[HeadItem]], lanes: Mapping[int, LaneJob]) -> CycleResult:
+    def run(
+        self,
+        heads: Sequence[Sequence[HeadItem]],
+        lanes: Mapping[int, LaneJob],
+        merges: Sequence[MergeItem] = (),
+    ) -> CycleResult:
         """One cycle."""
         with _telling():
             if self._watching:
                 self._refuse_strangers()
-            return self._inner.run(heads, lanes)
+            return self._inner.run(heads, lanes, merges)
 
     def _refuse_strangers(self) -> None:
         """Executors may come at any time, and from anywhere."""

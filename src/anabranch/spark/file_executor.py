@@ -10,13 +10,15 @@ from anabranch.program.graph import Graph
 from anabranch.runtime.deployment import Deployment
 from anabranch.runtime.executor import CycleResult
 from anabranch.runtime.payload import (
-    HeadDone,
     HeadItem,
     LaneJob,
+    MergeItem,
     heads_from_bytes,
     heads_to_bytes,
     lane_from_bytes,
     lane_to_bytes,
+    merges_from_bytes,
+    merges_to_bytes,
 )
 from anabranch.runtime.tasks import Worker
 from anabranch.spark.labels import label_of
@@ -63,17 +65,27 @@ class FileExecutor:
         if self._lanes is not None:
             self._lanes.cancel()
 
-    def run(self, heads: Sequence[Sequence[HeadItem]], lanes: Mapping[int, LaneJob]) -> CycleResult:
+    def run(
+        self,
+        heads: Sequence[Sequence[HeadItem]],
+        lanes: Mapping[int, LaneJob],
+        merges: Sequence[MergeItem] = (),
+    ) -> CycleResult:
         """One Spark job."""
         assert self._lanes is not None
         assert self._deployed is not None
         number = self._deployed.id
         jobs = {lane: pickle.dumps((number, job)) for lane, job in lanes.items()}
         tasks = [pickle.dumps((number, list(items))) for items in heads]
+        tasks += [pickle.dumps((number, item)) for item in merges]
         called = label_of(self._deployed, heads, lanes)
-        by_lane, by_head = self._lanes.run(jobs, tasks, label=called)
-        done: list[HeadDone] = [each for data in by_head for each in heads_from_bytes(data)]
-        return CycleResult(done, {lane: lane_from_bytes(data) for lane, data in by_lane.items()})
+        by_lane, others = self._lanes.run(jobs, tasks, label=called)
+        by_head, by_merge = others[: len(heads)], others[len(heads) :]
+        return CycleResult(
+            [each for data in by_head for each in heads_from_bytes(data)],
+            {lane: lane_from_bytes(data) for lane, data in by_lane.items()},
+            [each for data in by_merge for each in merges_from_bytes(data)],
+        )
 
 
 # In a worker
@@ -82,11 +94,15 @@ _workers: dict[str, Worker] = {}
 
 
 def run_heads(plans: Plans, _number: int, payloads: Iterator[bytes]) -> Iterator[bytes]:
-    """A head task: some splits."""
+    """A task that any process may do: some splits, or a merge."""
     _prepare()
     for payload in payloads:
-        deployment, items = pickle.loads(payload)  # noqa: S301 - the driver's own
-        yield heads_to_bytes(_worker(plans, deployment).heads(items))
+        deployment, asked = pickle.loads(payload)  # noqa: S301 - the driver's own
+        worker = _worker(plans, deployment)
+        if isinstance(asked, MergeItem):
+            yield merges_to_bytes(worker.merges([asked]))
+        else:
+            yield heads_to_bytes(worker.heads(asked))
 
 
 def run_lane(plans: Plans, _number: int, payloads: Iterator[bytes]) -> Iterator[bytes]:

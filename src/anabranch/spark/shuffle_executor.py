@@ -28,6 +28,7 @@ from anabranch.runtime.payload import (
     HeadDone,
     HeadItem,
     LaneJob,
+    MergeItem,
     heads_from_bytes,
     heads_to_bytes,
 )
@@ -103,8 +104,17 @@ class ShuffleExecutor:
         if self._lanes is not None:
             self._lanes.cancel()
 
-    def run(self, heads: Sequence[Sequence[HeadItem]], lanes: Mapping[int, LaneJob]) -> CycleResult:
-        """Two Spark jobs at a time; before them one more for what was lost."""
+    def run(
+        self,
+        heads: Sequence[Sequence[HeadItem]],
+        lanes: Mapping[int, LaneJob],
+        merges: Sequence[MergeItem] = (),
+    ) -> CycleResult:
+        """Two Spark jobs at a time; before them one more for what was lost.
+
+        There are no merges to run: parts for a sink come to the driver with the lanes' results.
+        """
+        assert not merges
         assert self._lanes is not None
         assert self._deployed is not None
         self._remake(self._wanted(lanes))
