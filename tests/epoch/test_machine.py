@@ -53,8 +53,8 @@ def lane(epoch, before, after, *, attempt=0, level=1):
     return LaneWork(epoch, epoch, attempt, {"": (before, after)}, level)
 
 
-def heads_done(ticket, greatest, rows):
-    return HeadsDone(ticket, {0: greatest}, {0: rows})
+def heads_done(ticket, greatest, rows, size=0):
+    return HeadsDone(ticket, {0: greatest}, {0: rows}, size)
 
 
 def test_an_epoch_is_read_then_placed_then_taken_by_the_lanes_then_committed():
@@ -244,10 +244,59 @@ def test_what_is_known_is_that_of_the_place_in_the_log():
     assert {"a": {0: 5}, "b": {0: 7}} == second.positions == second.rows
 
 
+def heads_of(m):
+    return [work.ticket for work in m.ready() if isinstance(work, HeadWork)]
+
+
+def test_no_more_is_read_than_there_is_room_for_until_something_is_committed():
+    """Room for 100 bytes; epochs bring 40 each, which is known once the first was read."""
+    m = machine(every=0, bytes_in_flight=100)
+    planned(m, *(offer(at, at + 1, more=True) for at in range(5)))
+    m.take(head(0))
+    m.handle(heads_done(0, 10, 1, size=40))
+
+    assert [1] == heads_of(m)
+
+    m.take(head(1))
+    assert [] == heads_of(m)
+    m.handle(heads_done(1, 20, 1, size=40))
+    assert [] == heads_of(m)
+
+    m.take(lane(0, None, 10))
+    m.handle(LanesDone((0,)))
+    assert [] == heads_of(m)
+    m.handle(Committed(0))
+    assert [2] == heads_of(m)
+
+
+def test_an_epoch_that_is_larger_than_all_the_room_is_read_alone():
+    m = machine(every=0, bytes_in_flight=100)
+    planned(m, *(offer(at, at + 1, more=True) for at in range(3)))
+    m.take(head(0))
+    m.handle(heads_done(0, 10, 1, size=400))
+    assert [] == heads_of(m)
+
+    m.take(lane(0, None, 10))
+    m.handle(LanesDone((0,)))
+    m.handle(Committed(0))
+
+    assert [1] == heads_of(m)
+
+
+def test_what_an_earlier_epoch_waits_for_is_read_though_there_is_no_room():
+    """Two sources, their order settled by an earlier run: the second was read first."""
+    m = machine("a", "b", every=0, bytes_in_flight=100)
+    m.adopt({0: ("a", offer(0, 1)), 1: ("b", offer(0, 1))})
+    m.take(head(1))
+    m.handle(heads_done(1, 10, 1, size=400))
+
+    assert [0] == heads_of(m)
+
+
 @settings(max_examples=200, deadline=None)
 @given(data=st.data())
 def test_any_interleaving_commits_every_epoch_once_in_order(data):
-    m = machine(every=0, bounded=True, in_flight=3, attempts=10_000)
+    m = machine(every=0, bounded=True, in_flight=3, attempts=10_000, bytes_in_flight=20)
     total = data.draw(st.integers(0, 6))
     at, clock = 0, 0.0
     reading, in_lanes, done, committed, watermarks, over = [], [], [], [], [], False
@@ -281,7 +330,8 @@ def test_any_interleaving_commits_every_epoch_once_in_order(data):
         elif move == "heads":
             work = reading.pop(data.draw(st.integers(0, len(reading) - 1)))
             if data.draw(st.booleans()):
-                commands = m.handle(heads_done(work.ticket, work.ticket * 10, 1))
+                size = data.draw(st.sampled_from([0, 5, 15, 50]))
+                commands = m.handle(heads_done(work.ticket, work.ticket * 10, 1, size))
             else:
                 commands = m.handle(WorkFailed((work.ticket,), (), "x"))
         elif move == "lanes":

@@ -15,7 +15,7 @@ holds is the same at all of them; so do commits follow the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -74,6 +74,10 @@ TRANSITIONS: frozenset[tuple[Stage, Stage]] = frozenset(
 )
 
 
+_FREEING = frozenset({Stage.READING, Stage.PLANNING, Stage.PLACED, Stage.IN_LANES, Stage.DONE})
+"""Whatever becomes of epochs in these stages, it frees room or makes way for what does."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """When epochs are cut and how many may be under way.
@@ -85,6 +89,8 @@ class Rules:
     every: float = 1.0
     bounded: bool = False
     in_flight: int = 16
+    bytes_in_flight: int = 1 << 30
+    """Of rows that were read and are not committed; what is read next is taken for as large."""
     attempts: int = 5
     levels: int = 1
     patience: int = 50
@@ -215,6 +221,8 @@ class _Source:
     """As the last epoch that was cut has it."""
     due: float | None = None
     exhausted: bool = False
+    size: int = 0
+    """Bytes of the epoch that was read last."""
     partitions: tuple[Partition, ...] = field(default=())
 
     @property
@@ -274,8 +282,24 @@ class Machine:
 
     def ready(self) -> list[Work]:
         """The work that may run now: lanes in log order, then heads in the order they were cut."""
-        heads = (each for each in self._containers.values() if each.stage is Stage.OPEN)
-        return [*self._ready_lanes(), *(HeadWork(each.ticket, each.attempt) for each in heads)]
+        heads = (HeadWork(each.ticket, each.attempt) for each in self._ready_heads())
+        return [*self._ready_lanes(), *heads]
+
+    def _ready_heads(self) -> Iterator[Container]:
+        """Those that may be read, as long as there is room for what they bring.
+
+        The first may be read in any case if nothing else would free any.
+        """
+        under_way = self._containers.values()
+        held = sum(each.heads.size for each in under_way if each.heads is not None)
+        held += sum(self._sources[c.source].size for c in under_way if c.stage is Stage.READING)
+        stuck = not any(each.stage in _FREEING for each in under_way)
+        for each in (each for each in under_way if each.stage is Stage.OPEN):
+            held += self._sources[each.source].size
+            if held > self._rules.bytes_in_flight and not stuck:
+                return
+            stuck = False
+            yield each
 
     def _ready_lanes(self) -> list[Work]:
         """At the first level all that follow one another, at the others one group each."""
@@ -461,6 +485,7 @@ class Machine:
 
     def _heads_done(self, event: HeadsDone) -> list[Command]:
         each = self._move(event.ticket, Stage.READ)
+        self._sources[each.source].size = event.size
         self._containers[event.ticket] = replace(each, heads=event)
         commands: list[Command] = []
         while (found := self._next_in_log()) is not None:

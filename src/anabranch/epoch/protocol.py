@@ -55,6 +55,8 @@ class HeadsDone:
     ticket: int
     greatest: Mapping[Partition, int | None]
     rows: Mapping[Partition, int]
+    size: int = 0
+    """Bytes of the parts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,8 @@ class Settings:
     """How rows are bundled where they come in; None: as few as keep all slots busy."""
     in_flight: int = 16
     """Epochs of a source that may be under way at a time."""
+    bytes_in_flight: int = 1 << 30
+    """Of rows that were read and are not committed."""
     merge_above: int = MERGE_ABOVE
     """Bytes of an epoch for an ordered sink above which tasks put them into one order."""
 
@@ -238,8 +240,13 @@ def _loop(  # noqa: PLR0913, PLR0917 - all that a loop is made of
         newest = past.newest.get(read.name)
         if newest is not None and newest.memory is not None:
             read.source.recall(newest.memory)
-    every, in_flight = trigger.every / 1_000_000, settings.in_flight
-    rules = Rules(every, trigger.bounded, in_flight, levels=deployment.levels)
+    rules = Rules(
+        trigger.every / 1_000_000,
+        trigger.bounded,
+        settings.in_flight,
+        settings.bytes_in_flight,
+        levels=deployment.levels,
+    )
     first = 0 if recovered.commit is None else recovered.commit.last + 1
     machine = Machine(rules, past.known(reads), first=first)
     plans = {plan.epoch: (plan.source, _offer(plan)) for plan in recovered.plans}

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from anabranch.epoch.bundles import Bundles
+from anabranch.epoch.pace import Pace
 from anabranch.epoch.protocol import Offer
 from anabranch.ids import Offset, Partition
 from anabranch.program.operators.edges import Read
@@ -38,14 +39,17 @@ class Intake:
         """Read up to what is there now and no further."""
         self._end = dict(self._source.latest())
 
-    def look(self, now: float = 0.0) -> Offer:
+    def look(self, now: float = 0.0, pace: Pace | None = None) -> Offer:
         """What the next epoch could hold, at this moment of the clock (seconds)."""
+        most = self._max_rows
+        if most is None and pace is not None:
+            most = max(1, pace.rows // max(1, len(self._source.partitions())))
         latest = self._source.latest() if self._end is None else self._end
         offsets: dict[Partition, tuple[Offset, Offset]] = {}
         finished, more = set(), False
         for partition in self._source.partitions():
             start, end = self._at(partition), latest.get(partition, self._at(partition))
-            cut = self._source.limit(partition, start, end, self._max_rows)
+            cut = self._source.limit(partition, start, end, most)
             offsets[partition] = (start, cut)
             more = more or cut != end
             if cut == end and self._source.finished(partition):

@@ -18,6 +18,7 @@ from typing import Any
 from anabranch.clock import Clock
 from anabranch.epoch.bundles import Bundles, EvenBundles
 from anabranch.epoch.machine import Machine
+from anabranch.epoch.pace import Pace
 from anabranch.epoch.protocol import (
     Command,
     Committed,
@@ -93,6 +94,7 @@ class Loop:
         self._machine, self._intakes, self._clock = machine, intakes, clock
         self._session = SessionMachine(executor.slots, heads=executor.slots)
         self._bundles, self._tables = bundles or EvenBundles(executor.slots), tables
+        self._pace = Pace()
         self._under_way = UnderWay(deployment)
         self._merging = Merging(self._under_way, merge_above)
         self._waiting: list[Group] = []
@@ -182,8 +184,9 @@ class Loop:
         if cycle.lanes or not self._deployment.stages:
             self._at.worked = self._clock.elapsed()
         self._absorb(cycle, pending, Job(heads, took))
-        rows = sum(self._rows(work.ticket) for work in cycle.heads)
-        self._bundles = self._bundles.learn(rows, self._clock.elapsed() - began)
+        rows = [self._rows(work.ticket) for work in cycle.heads]
+        self._bundles = self._bundles.learn(sum(rows), self._clock.elapsed() - began)
+        self._pace = self._pace.learn(max(rows, default=0), sum(rows), took)
         waiting = sum(1 for work in self._machine.ready() if not isinstance(work, LaneWork))
         self._session = self._session.learn(cycle, self._clock.elapsed() - began, waiting)
 
@@ -258,7 +261,7 @@ class Loop:
         planned, caught_up = False, self._machine.at_end(source)
         while self._machine.wants_offer(source):
             with self._watch("latestOffset"):
-                offer = self._intakes[source].look(self._clock.elapsed())
+                offer = self._intakes[source].look(self._clock.elapsed(), self._pace)
             self._looks[source] = self._looks[source].then(offer, self._clock.elapsed())
             forced = self._forced if not self._asking else not offer.empty
             caught_up = not offer.more

@@ -115,6 +115,8 @@ class HeadDone:
     """Seconds, by what they went into."""
     letters: int = 0
     """How many records failed and were left out."""
+    size: int = 0
+    """Bytes of what lies in the exchange."""
 
 
 @dataclass(frozen=True, slots=True)

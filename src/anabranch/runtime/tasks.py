@@ -163,7 +163,7 @@ class Worker:
         )
         if result.error is not None:
             return replace(done, error=asdict(result.error))
-        parts, staged = {}, {}
+        parts, staged, size = {}, {}, 0
         for number, by_lane in result.parts.items():
             sink = given.head.exits[number].sink
             if sink is not None:
@@ -173,14 +173,15 @@ class Worker:
                 continue
             with watch("exchange"):
                 name = f"{item.attempt}-{item.source}x{number}"
-                parts[number] = self._send(item.ticket, item.number, name, by_lane)
-        return replace(done, parts=parts, staged=staged, spent=watch.take())
+                blobs = {lane: to_blob(rows) for lane, rows in by_lane.items()}
+                size += sum(map(len, blobs.values()))
+                parts[number] = self._send(item.ticket, item.number, name, blobs)
+        return replace(done, parts=parts, staged=staged, size=size, spent=watch.take())
 
     def _send(
-        self, ticket: int, number: int, attempt: str, by_lane: Mapping[int, pl.DataFrame]
+        self, ticket: int, number: int, attempt: str, blobs: Mapping[int, bytes]
     ) -> dict[str, Any]:
-        name = PartName(self._deployment.id, ticket, number, attempt)
-        return self._exchange.write(name, {lane: to_blob(rows) for lane, rows in by_lane.items()})
+        return self._exchange.write(PartName(self._deployment.id, ticket, number, attempt), blobs)
 
     def _input(self, lane: int, item: LaneItem) -> EpochInput:
         parts = {}
@@ -197,7 +198,8 @@ class Worker:
             if sink is not None:
                 rows += by_lane[0].height
             if sink is None or deployment.merged(sink):
-                parts[at] = self._send(item.ticket, lane, name, by_lane)
+                blobs = {to: to_blob(rows) for to, rows in by_lane.items()}
+                parts[at] = self._send(item.ticket, lane, name, blobs)
             else:
                 attempt = f"{item.attempt}-{lane}"
                 staged[sink] = stage(deployment, sink, by_lane[0], item.epoch, attempt)

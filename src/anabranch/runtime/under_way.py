@@ -252,7 +252,7 @@ class UnderWay:
             seen = [each for each in (greatest.get(name), done.greatest) if each is not None]
             greatest[name] = max(seen, default=None)
             rows[name] = rows.get(name, 0) + done.rows
-        return HeadsDone(ticket, greatest, rows)
+        return HeadsDone(ticket, greatest, rows, sum(done.size for done in mine.values()))
 
     def take_lanes(
         self, works: Sequence[LaneWork], lanes: Mapping[int, LaneDone]
