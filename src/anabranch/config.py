@@ -49,3 +49,24 @@ def exchange(env: Mapping[str, str] | None = None) -> Exchange:
         message = f"ANABRANCH_EXCHANGE is {chosen!r}"
         raise AnabranchError(message, have=", ".join(get_args(Exchange)))
     return cast("Exchange", chosen)
+
+
+def job_timeout(env: Mapping[str, str] | None = None) -> float | None:
+    """Seconds after which a Spark job of ours is given up: `ANABRANCH_JOB_TIMEOUT`, else never.
+
+    For functions that may never end: given up twice, the record at which it happens is looked for.
+
+    >>> job_timeout({}), job_timeout({"ANABRANCH_JOB_TIMEOUT": "2.5"})
+    (None, 2.5)
+    """
+    env = environment() if env is None else env
+    if not (chosen := env.get("ANABRANCH_JOB_TIMEOUT")):
+        return None
+    try:
+        seconds = float(chosen)
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        message = f"ANABRANCH_JOB_TIMEOUT is {chosen!r}"
+        raise AnabranchError(message, so="give a positive number of seconds")
+    return seconds

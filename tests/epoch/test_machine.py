@@ -18,6 +18,7 @@ from anabranch.epoch.protocol import (
     Offered,
     PlanEpoch,
     Planned,
+    ReadAgain,
     StopAsked,
     WorkFailed,
 )
@@ -267,6 +268,34 @@ def test_no_more_is_read_than_there_is_room_for_until_something_is_committed():
     assert [] == heads_of(m)
     m.handle(Committed(0))
     assert [2] == heads_of(m)
+
+
+def test_an_epoch_that_is_read_again_takes_back_the_times_of_those_behind_it():
+    """The record with the greatest time of the first epoch is passed over: 10 becomes 4."""
+    m = machine(every=0)
+    planned(m, offer(0, 5, more=True), offer(5, 9))
+    m.take(head(0), head(1))
+    m.handle(heads_done(0, 10, 5), heads_done(1, 7, 4))
+    assert [lane(0, None, 10), lane(1, 10, 10)] == m.ready()
+
+    m.handle(ReadAgain(0))
+
+    m.validate()
+    assert [head(0)] == m.ready()
+    m.take(head(0))
+    m.handle(heads_done(0, 4, 5))
+    assert [lane(0, None, 4), lane(1, 4, 7)] == m.ready()
+    assert {0: 9} == m.known.rows[""]
+
+
+def test_an_epoch_that_was_not_read_has_nothing_to_take_back():
+    m = machine(every=0, attempts=3)
+    planned(m, offer(0, 5))
+    m.take(head(0))
+    m.handle(WorkFailed((0,), (), "x"), ReadAgain(0))
+
+    assert [head(0, 1)] == m.ready()
+    assert 0 == m.statistics().failures
 
 
 def test_an_epoch_that_is_larger_than_all_the_room_is_read_alone():

@@ -128,6 +128,7 @@ LATER = replace(
     COMMIT,
     latest={"clicks": "epochs/0000000005_2.plan", "ads": "epochs/0000000001_1.plan"},
     dropped=("count", "sum"),
+    quarantined={"clicks": {0: (3, 7), "a": (1,)}},
 )
 
 
@@ -138,7 +139,7 @@ def test_keys_that_came_later_may_be_missing_and_are_written_only_where_they_say
     assert COMMIT == Commit.from_bytes("file", COMMIT.to_bytes())
 
 
-@pytest.mark.parametrize("key", ["latest", "dropped"])
+@pytest.mark.parametrize("key", ["latest", "dropped", "quarantined"])
 def test_keys_that_came_later_are_checked_as_well(key):
     wrong = resealed(LATER.to_bytes(), lambda content: content.update({key: 1.5}))
 

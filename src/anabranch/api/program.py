@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
+from anabranch import config
 from anabranch.compiler.compile import compile_graph
 from anabranch.compiler.explain.forms import explain
 from anabranch.compiler.plan import Plan
@@ -123,6 +124,7 @@ class Program:
             None if parallelism == "auto" else parallelism,
             slices,
             durability,
+            job_timeout=config.job_timeout(),
         )
         return start_on_spark(self.freeze(), settings, spark, master, conf or {}, self.explain())
 

@@ -34,6 +34,7 @@ from anabranch.epoch.protocol import (
     Offered,
     PlanEpoch,
     Planned,
+    ReadAgain,
     StopAsked,
     Story,
     Work,
@@ -68,6 +69,8 @@ TRANSITIONS: frozenset[tuple[Stage, Stage]] = frozenset(
         (Stage.READ, Stage.PLANNING),  # its end watermark is known, and so its place in the log
         (Stage.PLANNING, Stage.PLACED),
         (Stage.PLACED, Stage.IN_LANES),
+        (Stage.PLACED, Stage.OPEN),  # it is read again, without a record
+        (Stage.PLACED, Stage.READ),  # one before it is: its own watermark is known only behind it
         (Stage.IN_LANES, Stage.PLACED),  # to the next level; or its lanes failed, to the same one
         (Stage.IN_LANES, Stage.DONE),
     }
@@ -260,6 +263,7 @@ class Machine:
             LanesDone: self._lanes_done,
             Committed: self._was_committed,
             WorkFailed: self._failed,
+            ReadAgain: self._read_again,
             StopAsked: self._stop,
         }
 
@@ -563,6 +567,23 @@ class Machine:
             self._again(ticket, Stage.OPEN)
         for each in self._of(event.lanes):
             self._again(each.ticket, Stage.PLACED)
+        return []
+
+    def _read_again(self, event: ReadAgain) -> list[Command]:
+        """Undo what was known of an epoch; those behind it keep their places, not their times."""
+        each = self._containers[event.ticket]
+        self._failures = 0  # what failed will not be repeated as it was
+        if each.stage is Stage.OPEN:
+            return []
+        assert each.level == 0, self.story()
+        assert each.before is not None
+        self._known = each.before
+        for other in self._placed():
+            if other.after is None or (other.epoch or 0) < (each.epoch or 0):
+                continue
+            moved = self._move(other.ticket, Stage.OPEN if other is each else Stage.READ)
+            heads = None if other is each else other.heads
+            self._containers[other.ticket] = replace(moved, before=None, after=None, heads=heads)
         return []
 
     def _stop(self, event: StopAsked) -> list[Command]:

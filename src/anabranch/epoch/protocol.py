@@ -85,13 +85,22 @@ class WorkFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadAgain:
+    """A record of this ticket's is passed over from now on: what was made with it is void."""
+
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
 class StopAsked:
     """No new epochs; with `drain` those that are cut are finished."""
 
     drain: bool
 
 
-Event: TypeAlias = Offered | Planned | HeadsDone | LanesDone | Committed | WorkFailed | StopAsked
+Event: TypeAlias = (
+    Offered | Planned | HeadsDone | LanesDone | Committed | WorkFailed | ReadAgain | StopAsked
+)
 
 
 # Commands

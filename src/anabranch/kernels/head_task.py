@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -99,13 +99,23 @@ class HeadTask:
         )
         return replace(self, nodes=nodes, exits=exits)
 
-    def run(self, frame: pl.DataFrame, partition_index: int, first_row: int) -> HeadResult:
-        """Take consecutive rows of one partition, the first with this number in it."""
+    def run(
+        self,
+        frame: pl.DataFrame,
+        partition_index: int,
+        first_row: int,
+        without: Sequence[int] = (),
+    ) -> HeadResult:
+        """Take consecutive rows of one partition, the first with this number in it.
+
+        Those of the frame that are `without` are passed over: they are told in letters alone.
+        """
         if self.owners is None:
             message = "a head task is routed before it is run"
             raise ValueError(message)
         try:
-            flows, greatest, letters = self._flows(frame, partition_index, first_row)
+            places = _places(partition_index, first_row, frame.height)
+            flows, greatest, letters = self._flows(frame, places, without)
             place = (partition_index, first_row)
             parts = {
                 number: found
@@ -118,12 +128,17 @@ class HeadTask:
 
     def nothing(self) -> dict[Port, pl.DataFrame]:
         """What every port gives of no rows."""
-        return self._flows(pl.DataFrame(schema=self.entrance.schema), 0, 0)[0]
+        return self._flows(pl.DataFrame(schema=self.entrance.schema), _places(0, 0, 0))[0]
 
     def _flows(
-        self, frame: pl.DataFrame, partition_index: int, first_row: int
+        self, frame: pl.DataFrame, places: list[pl.Series], without: Sequence[int] = ()
     ) -> tuple[dict[Port, pl.DataFrame], int | None, int]:
-        entered, greatest, letters = self._entered(frame, partition_index, first_row)
+        self._require_columns(frame)
+        entered, greatest, letters = (
+            self._entered_without(frame, places, without)
+            if without
+            else self._entered(frame, places)
+        )
         flows = {replace(self.entrance.port, output=name): rows for name, rows in entered.items()}
         for node in self.nodes:
             given, left_out = node.run(node.wire.carry(flows[node.wire.port]))
@@ -132,11 +147,31 @@ class HeadTask:
                 flows[replace(node.port, output=output)] = rows
         return flows, greatest, letters
 
+    def _entered_without(
+        self, frame: pl.DataFrame, places: list[pl.Series], without: Sequence[int]
+    ) -> tuple[dict[str, pl.DataFrame], int | None, int]:
+        """All rows but these, which are told in letters where somebody reads them."""
+        kept = pl.Series(np.isin(np.arange(frame.height), without, invert=True))
+        rows, greatest, letters = self._entered(
+            frame.filter(kept), [each.filter(kept) for each in places]
+        )
+        if DEAD_LETTERS in rows:
+            passed_over = [frame[name].filter(~kept) for name in self.entrance.live]
+            if self.entrance.timed:
+                nobody = pl.repeat(None, len(without), dtype=pl.Int64, eager=True)
+                passed_over.append(nobody.alias(TIME))
+            passed_over += [each.filter(~kept) for each in places]
+            operator, columns = self.entrance.operator, tuple(self.entrance.schema)
+            failed = framed(passed_over, len(without))
+            told_of = letters_of(operator, failed, columns, "quarantined")
+            both = pl.concat([rows[DEAD_LETTERS], told_of.select(rows[DEAD_LETTERS].columns)])
+            rows[DEAD_LETTERS] = both.sort(OFFSET)
+        return rows, greatest, letters + len(without)
+
     def _entered(
-        self, frame: pl.DataFrame, partition_index: int, first_row: int
+        self, frame: pl.DataFrame, places: list[pl.Series]
     ) -> tuple[dict[str, pl.DataFrame], int | None, int]:
         entrance = self.entrance
-        self._require_columns(frame)
         columns, greatest, missing = [frame[name] for name in entrance.live], None, None
         if entrance.event_time is not None and entrance.time is not None:
             times, greatest = self._times(frame[entrance.event_time], entrance.time)
@@ -146,7 +181,7 @@ class HeadTask:
         elif entrance.timed:
             columns.append(pl.repeat(None, frame.height, dtype=pl.Int64, eager=True).alias(TIME))
         if entrance.ordered:
-            columns += _places(partition_index, first_row, frame.height)
+            columns += places
         bundle = framed(columns, frame.height)
         if missing is None:
             return {OUT: bundle}, greatest, 0

@@ -68,6 +68,8 @@ class Settings:
     """Epochs of a source that may be under way at a time."""
     bytes_in_flight: int = 1 << 30
     """Of rows that were read and are not committed."""
+    job_timeout: float | None = None
+    """Seconds after which a job is given up; None: never."""
     merge_above: int = MERGE_ABOVE
     """Bytes of an epoch for an ordered sink above which tasks put them into one order."""
 
@@ -265,6 +267,7 @@ def _loop(  # noqa: PLR0913, PLR0917 - all that a loop is made of
         settings.bundles,
         tables,
         settings.merge_above,
+        settings.job_timeout,
     )
     versions = {plan.epoch: plan.tables for plan in recovered.plans}
     same = recovered.commit is not None and recovered.commit.owners == deployment.owners.of

@@ -11,7 +11,15 @@ from anabranch.runtime.payload import HeadDone, HeadItem, LaneDone, LaneJob, Mer
 
 
 class JobFailed(Exception):
-    """A cycle's job failed as a whole; nothing it did counts."""
+    """A cycle's job failed as a whole; nothing it did counts.
+
+    `died` says that a process ended while it was at it, and not by an error of Python's.
+    """
+
+    def __init__(self, text: str, *, died: bool = False) -> None:
+        """Say why."""
+        super().__init__(text)
+        self.died = died
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ what was planned is run again with the same offsets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -32,24 +32,32 @@ from anabranch.epoch.protocol import (
     Offered,
     PlanEpoch,
     Planned,
+    ReadAgain,
     StopAsked,
     WorkFailed,
 )
 from anabranch.errors import RunError
+from anabranch.ids import Partition
+from anabranch.kernels.failures import as_json
+from anabranch.kernels.stateless.python_rows import records_of
 from anabranch.observe.checkpoint import COMMITTED_AT
 from anabranch.observe.facts import Facts, Look
-from anabranch.runtime.deployment import Deployment
+from anabranch.runtime.deployment import Deployment, Input
 from anabranch.runtime.executor import CycleResult, Executor, JobFailed
 from anabranch.runtime.intake import Intake
+from anabranch.runtime.isolation import Poison, poison_in_heads, poison_in_lanes
 from anabranch.runtime.merging import MERGE_ABOVE, Merging
 from anabranch.runtime.payload import HeadDone, HeadItem, LaneDone, LaneJob, MergeItem, Strand
 from anabranch.runtime.progress import Brought, Job, progress_of
 from anabranch.runtime.stopwatch import Stopwatch
 from anabranch.runtime.tables import Tables
-from anabranch.runtime.under_way import Group, UnderWay
+from anabranch.runtime.under_way import EpochUnderWay, Group, UnderWay
 from anabranch.scheduling.session_machine import Cycle, SessionMachine
 from anabranch.state.commits import Commits
 from anabranch.state.layout import Commit, EpochPlan
+
+ISOLATE_AFTER = 2
+"""Deaths in a row after which it is asked whether a record is why: one may be an accident."""
 
 HEARTBEAT_S = 45.0
 """How long lanes are left without work: Spark ends worker processes that were idle for 60 s."""
@@ -88,6 +96,7 @@ class Loop:
         bundles: Bundles | None = None,
         tables: Tables | None = None,
         merge_above: int = MERGE_ABOVE,
+        job_timeout: float | None = None,
     ) -> None:
         """Everything is given: nothing here decides."""
         self._deployment, self._executor, self._commits = deployment, executor, commits
@@ -98,6 +107,7 @@ class Loop:
         self._under_way = UnderWay(deployment)
         self._merging = Merging(self._under_way, merge_above)
         self._waiting: list[Group] = []
+        self._job_timeout, self._deaths = job_timeout, 0
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="anabranch-job")
         self._width: int | None = None
         self._forced = False
@@ -173,17 +183,18 @@ class Loop:
         began = self._at.job = self._clock.elapsed()
         items = self._under_way.head_items(cycle.heads, self._intakes, self._bundles)
         heads = _divided(items, self._executor.slots)
-        pending = self._submit(heads, self._lane_jobs(cycle), self._merging.pending)
+        lanes = self._under_way.lane_jobs(cycle.lanes, self._rows_before(cycle.lanes))
+        pending = self._submit(heads, lanes, self._merging.pending)
         self._seen = self._facts()
         self._commit_waiting()
         with self._watch("waiting for the job"):
-            wait([pending])
+            outcome = self._outcome(pending)
         took = self._clock.elapsed() - began
         self._watch.add("addBatch", took)
         self._at.job = None
         if cycle.lanes or not self._deployment.stages:
             self._at.worked = self._clock.elapsed()
-        self._absorb(cycle, pending, Job(heads, took))
+        self._absorb(cycle, outcome, Job(heads, took))
         rows = [self._rows(work.ticket) for work in cycle.heads]
         self._bundles = self._bundles.learn(sum(rows), self._clock.elapsed() - began)
         self._pace = self._pace.learn(max(rows, default=0), sum(rows), took)
@@ -343,22 +354,38 @@ class Loop:
         self._jobs += 1
         return self._pool.submit(self._executor.run, tasks, lanes, merges)
 
-    def _lane_jobs(self, cycle: Cycle) -> dict[int, LaneJob]:
+    def _rows_before(self, works: Iterable[LaneWork]) -> dict[int, Mapping[Partition, int]]:
+        """How many rows each partition of an epoch's source had given before it, by ticket."""
         rows = {}
-        for work in cycle.lanes:
+        for work in works:
             container = self._machine.container(work.ticket)
             assert container.before is not None
             rows[work.ticket] = container.before.rows.get(container.source, {})
-        return self._under_way.lane_jobs(cycle.lanes, rows)
+        return rows
 
     # What came back
 
-    def _absorb(self, cycle: Cycle, pending: Future[CycleResult], job: Job) -> None:
+    def _outcome(self, pending: Future[CycleResult]) -> CycleResult | JobFailed:
+        """Wait for a job; one that takes too long is given up, and its processes end."""
+        if not wait([pending], self._job_timeout).done:
+            self._executor.cancel()
+            with suppress(JobFailed):
+                return pending.result()
+            return JobFailed(f"the job did not end within {self._job_timeout} s", died=True)
         try:
-            result = pending.result()
+            return pending.result()
         except JobFailed as failure:
-            self._again(cycle, str(failure))
+            return failure
+
+    def _absorb(self, cycle: Cycle, result: CycleResult | JobFailed, job: Job) -> None:
+        if isinstance(result, JobFailed):
+            self._deaths = self._deaths + 1 if result.died else 0
+            self._again(cycle, str(result))
+            if self._deaths == ISOLATE_AFTER:
+                self._isolate(cycle, result)
+                self._deaths = 0
             return
+        self._deaths = 0
         self._refuse_errors(result)
         self._count("head", result.heads)
         self._count("lane", list(result.lanes.values()))
@@ -384,6 +411,35 @@ class Loop:
         heads = tuple(work.ticket for work in cycle.heads)
         lanes = tuple(work.epoch for work in cycle.lanes)
         self._tell(WorkFailed(heads, lanes, reason))
+
+    def _isolate(self, cycle: Cycle, failure: JobFailed) -> None:
+        """Look for a record at which processes end; if there is one, pass it over or name it."""
+        with suppress(JobFailed):
+            items = self._under_way.head_items(cycle.heads, self._intakes, self._bundles)
+            found = poison_in_heads(items, self._trial)
+            if found is None:
+                works = [work for work in cycle.lanes if work.level == 1]
+                read = {work.ticket: self._under_way[work.ticket].in_order for work in works}
+                jobs = self._under_way.lane_jobs(works, self._rows_before(works), anywhere=True)
+                found = poison_in_lanes(jobs, read, self._trial)
+            if found is not None:
+                self._pass_over(found, failure)
+
+    def _trial(self, heads: list[HeadItem], lanes: dict[int, LaneJob]) -> CycleResult | None:
+        outcome = self._outcome(self._submit([heads] if heads else [], lanes, ()))
+        if not isinstance(outcome, JobFailed):
+            return outcome
+        if not outcome.died:
+            raise outcome
+        return None
+
+    def _pass_over(self, found: Poison, failure: JobFailed) -> None:
+        known = self._under_way[found.ticket]
+        given = self._deployment.inputs[known.source]
+        if given.head.entrance.on_error == "fail":
+            raise _poisoned(given, known, found) from failure
+        self._under_way.pass_over(found.ticket, found.split, found.row)
+        self._tell(ReadAgain(found.ticket))
 
     def _take_heads(self, cycle: Cycle, heads: Sequence[HeadDone]) -> None:
         for done in self._under_way.take_heads(cycle.heads, heads):
@@ -431,6 +487,7 @@ class Loop:
             deltas={operator: dict(lanes) for operator, lanes in group.deltas.items()},
             staged=staged,
             statistics={COMMITTED_AT: int(self._clock.now() * 1_000_000)},
+            quarantined=self._quarantined(group),
         )
         with self._watch("commitOffsets"):
             self._commits.commit(commit)
@@ -449,6 +506,16 @@ class Loop:
         if self._rescaled is not None and self._width is None:
             self._rescaled()
             self._rescaled = None
+
+    def _quarantined(self, group: Group) -> dict[str, dict[Partition, tuple[int, ...]]]:
+        """The records that were passed over in these epochs, by source and partition."""
+        found: dict[str, dict[Partition, tuple[int, ...]]] = {}
+        for ticket, before in self._rows_before(group.works).items():
+            source = self._machine.container(ticket).source
+            for name, rows in self._under_way.passed_over(ticket, before).items():
+                mine = found.setdefault(source, {})
+                mine[name] = (*mine.get(name, ()), *rows)
+        return found
 
     def _progress(self, group: Group, commit: Commit, latencies: Sequence[float]) -> dict[str, Any]:
         self._at.committed = now = self._clock.elapsed()
@@ -486,6 +553,19 @@ def _divided(items: Sequence[HeadItem], tasks: int) -> list[list[HeadItem]]:
     count = min(2 * tasks if len(items) >= 4 * tasks else tasks, len(items))
     bounds = [len(items) * at // count for at in range(count + 1)] if count else [0]
     return [list(items[low:high]) for low, high in pairwise(bounds)]
+
+
+def _poisoned(given: Input, known: EpochUnderWay, found: Poison) -> RunError:
+    """The error that names a record at which processes end."""
+    assert known.splits is not None
+    partition, split = known.splits[found.split]
+    name = list(given.source.partitions())[partition]
+    frame = given.source.frame(split, given.head.columns).slice(found.row, 1)
+    (record,) = records_of(frame, frame.columns)
+    message = f"{given.name}: a record ends every process that works on it: {as_json(record)}"
+    have = f"partition {name!r}, row {found.row} of {split!r}"
+    so = 'mend the function that takes it, or pass on_error="skip" or "dead_letter" to read(...)'
+    return RunError(message, have=have, so=so)
 
 
 def _user_error(told: Mapping[str, Any]) -> RunError:

@@ -36,6 +36,10 @@ class HeadItem:
     partition: int
     split: Any
     tables: Tables = field(default_factory=dict)
+    without: tuple[int, ...] = ()
+    """Rows of the split that are passed over."""
+    until: int | None = None
+    """Take so many of its rows only: for a trial, of which nothing counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,8 @@ class LaneItem:
     origins: Origins | None = None
     """Where its records come from, if somebody reads dead letters."""
     tables: Tables = field(default_factory=dict)
+    until: int | None = None
+    """Leave out rows behind this place of the epoch: for a trial, of which nothing counts."""
 
 
 @dataclass(frozen=True, slots=True)

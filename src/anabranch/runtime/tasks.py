@@ -18,7 +18,7 @@ import polars as pl
 from anabranch.clock import Clock, SystemClock
 from anabranch.compiler.proof import Proof
 from anabranch.ids import Marks
-from anabranch.kernels.bundle import from_blob, in_order, to_blob, visible
+from anabranch.kernels.bundle import OFFSET, from_blob, in_order, to_blob, visible
 from anabranch.kernels.lane_task import LaneState, LaneTask
 from anabranch.kernels.results import EpochInput, EpochOutput, LaneResult, TaskError
 from anabranch.runtime.deployment import Deployment
@@ -154,10 +154,13 @@ class Worker:
         watch.take()
         with watch("read"):
             frame = given.source.frame(item.split, given.head.columns)
+            rows = frame.height
+            frame = frame if item.until is None else frame.head(item.until)
         with watch("kernel"):
             head = self._versions.of(given.head, item.tables)
-            result = head.run(frame, item.partition, item.number * SPLIT_ROWS)
-        rows, greatest = result.rows_in, result.greatest_time
+            without = [row for row in item.without if row < frame.height]
+            result = head.run(frame, item.partition, item.number * SPLIT_ROWS, without)
+        greatest = result.greatest_time
         done = HeadDone(
             item.ticket, item.number, item.partition, rows, greatest, letters=result.letters
         )
@@ -188,6 +191,8 @@ class Worker:
         for entry, references in item.parts.items():
             blobs = (self._exchange.read(part, lane) for part in references)
             parts[entry] = [from_blob(blob) for blob in blobs if blob is not None]
+            if item.until is not None:
+                parts[entry] = [_up_to(item.until, rows) for rows in parts[entry]]
         return EpochInput(item.epoch, parts, item.marks, item.origins)
 
     def _output(self, lane: int, number: int, item: LaneItem, output: EpochOutput) -> EpochDone:
@@ -257,6 +262,11 @@ class Worker:
             self._store.create(delta.path, pack(delta))
             paths[operator] = delta.path
         return paths
+
+
+def _up_to(place: int, rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows up to a place in their epoch, where they have places."""
+    return rows.filter(pl.col(OFFSET) <= place) if OFFSET in rows.columns else rows
 
 
 def _broken(proofs: Sequence[Proof]) -> dict[str, Any] | None:

@@ -51,6 +51,8 @@ class EpochUnderWay:
     """By split."""
     lanes: dict[tuple[int, int], EpochDone] = field(default_factory=dict)
     """By stage and lane."""
+    without: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """Rows that are passed over, by split."""
 
     @property
     def in_order(self) -> list[HeadDone]:
@@ -161,25 +163,37 @@ class UnderWay:
                 known.splits = tuple(intake.splits(known.offer, bundles))
             items += [
                 HeadItem(
-                    known.source, work.ticket, work.attempt, number, partition, split, known.tables
+                    known.source,
+                    work.ticket,
+                    work.attempt,
+                    number,
+                    partition,
+                    split,
+                    known.tables,
+                    known.without.get(number, ()),
                 )
                 for number, (partition, split) in enumerate(known.splits)
             ]
         return items
 
     def lane_jobs(
-        self, works: Sequence[LaneWork], rows: Mapping[int, Mapping[Partition, int]]
+        self,
+        works: Sequence[LaneWork],
+        rows: Mapping[int, Mapping[Partition, int]],
+        *,
+        anywhere: bool = False,
     ) -> dict[int, LaneJob]:
         """For each lane all stages that have something to do, each at its level.
 
-        `rows` is how many each partition of an epoch's source had given before, by ticket.
+        `rows` is how many each partition of an epoch's source had given before, by ticket. Work
+        that is to run `anywhere` says what its state is made of, whoever has it.
         """
         jobs: dict[int, list[StageJob]] = defaultdict(list)
         for (stage, lane), known in self._lanes.items():
             level = self.deployment.stages[stage].level
             mine = [work for work in works if work.level == level]
             if mine:
-                jobs[lane].append(self._stage_job(stage, known, mine, rows))
+                jobs[lane].append(self._stage_job(stage, known, mine, rows, anywhere))
         return {lane: LaneJob(lane, tuple(found)) for lane, found in sorted(jobs.items())}
 
     def _stage_job(
@@ -188,6 +202,7 @@ class UnderWay:
         known: _Lane,
         works: Sequence[LaneWork],
         rows: Mapping[int, Mapping[Partition, int]],
+        anywhere: bool,  # noqa: FBT001
     ) -> StageJob:
         items = tuple(
             LaneItem(
@@ -201,7 +216,7 @@ class UnderWay:
             )
             for work in works
         )
-        chain = known.strands if known.send_chain else None
+        chain = known.strands if known.send_chain or anywhere else None
         return StageJob(stage, known.version, items, chain, snapshot=known.long or known.moved)
 
     def _parts(self, ticket: int, stage: int) -> dict[int, tuple[Any, ...]]:
@@ -222,15 +237,40 @@ class UnderWay:
 
     def _origins(self, work: LaneWork, before: Mapping[Partition, int]) -> Origins:
         """Which record each of an epoch's rows is."""
-        known, rows, splits = self._epochs[work.ticket], dict(before), []
-        given = self.deployment.inputs[known.source]
-        names = list(given.source.partitions())
+        known = self._epochs[work.ticket]
+        splits = [
+            Split(done.partition, done.number * SPLIT_ROWS, str(name), first)
+            for done, name, first in self._numbered(known, before)
+        ]
+        return Origins(work.epoch, self.deployment.inputs[known.source].name, tuple(splits))
+
+    def _numbered(
+        self, known: EpochUnderWay, before: Mapping[Partition, int]
+    ) -> Iterator[tuple[HeadDone, Partition, int]]:
+        """An epoch's splits, each with its partition and the number of its first row there."""
+        rows = dict(before)
+        names = list(self.deployment.inputs[known.source].source.partitions())
         for done in known.in_order:
             name = names[done.partition]
-            first = rows.get(name, 0)
-            splits.append(Split(done.partition, done.number * SPLIT_ROWS, str(name), first))
-            rows[name] = first + done.rows
-        return Origins(work.epoch, given.name, tuple(splits))
+            yield done, name, rows.get(name, 0)
+            rows[name] = rows.get(name, 0) + done.rows
+
+    def pass_over(self, ticket: int, split: int, row: int) -> None:
+        """Leave a row out when the epoch is read again."""
+        without = self._epochs[ticket].without
+        without[split] = tuple(sorted({*without.get(split, ()), row}))
+
+    def passed_over(
+        self, ticket: int, before: Mapping[Partition, int]
+    ) -> dict[Partition, tuple[int, ...]]:
+        """The numbers of the rows that were left out, by partition."""
+        known = self._epochs[ticket]
+        found: dict[Partition, tuple[int, ...]] = {}
+        for done, name, first in self._numbered(known, before) if known.without else ():
+            rows = tuple(first + row for row in known.without.get(done.number, ()))
+            if rows:
+                found[name] = (*found.get(name, ()), *rows)
+        return found
 
     # Results
 

@@ -48,6 +48,10 @@ KIND = Mischief()
 UNKIND = Mischief(fail=0.1, kill=0.1, repeat=0.15)
 
 
+class Death(BaseException):
+    """What a function raises to end the process that runs it, as far as there is one here."""
+
+
 class InlineExecutor:
     """Runs tasks one after the other; payloads and results travel as they do on Spark."""
 
@@ -111,6 +115,14 @@ class InlineExecutor:
         return CycleResult(done_heads, done_lanes, done_merges)
 
     def _run(self, lane: int | None, payload: Any) -> bytes:
+        try:
+            return self._done(lane, payload)
+        except Death as death:
+            self._processes.pop(lane, None)
+            message = "a process died"
+            raise JobFailed(message, died=True) from death
+
+    def _done(self, lane: int | None, payload: Any) -> bytes:
         worker = self._process(lane)
         travelled = pickle.loads(pickle.dumps(payload))  # noqa: S301 - made one call before
         if lane is not None:

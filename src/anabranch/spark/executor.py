@@ -117,7 +117,7 @@ def _telling() -> Iterator[None]:
     try:
         yield
     except SparkJobFailed as failure:
-        raise JobFailed(str(failure)) from failure
+        raise JobFailed(str(failure), died=failure.died) from failure
     except (ConnectionError, EOFError, Py4JError) as error:
         message = "Spark is gone: its JVM ended or does not answer"
         so = "start the query again; with a checkpoint it goes on behind its last commit"

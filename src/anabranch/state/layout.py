@@ -364,7 +364,9 @@ class Commit:
     oldest commit whose deltas are needed to make the state; None: there is no state), `latest` (of
     each source the path of its newest plan so far) and `dropped` (operators that are no longer in
     the program, or begin anew: what was kept of them before this commit is not state any more).
-    The last two are left out of the file where they are empty, as in files of older versions.
+    `quarantined` are the row numbers, by source and partition, of records in its epochs that were
+    passed over. These last three are left out of the file where they are empty, as in files of
+    older versions.
 
     >>> commit = Commit(first=0, last=1, positions={"clicks": {0: 9, "a": None}})
     >>> Commit.from_bytes("commits/1", commit.to_bytes()) == commit
@@ -390,6 +392,7 @@ class Commit:
     state_from: int | None = None
     latest: Mapping[str, str] = field(default_factory=dict)
     dropped: tuple[str, ...] = ()
+    quarantined: Mapping[str, Mapping[Partition, tuple[int, ...]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse what cannot be a group of epochs."""
@@ -446,7 +449,15 @@ class Commit:
 
     def to_bytes(self) -> bytes:
         """The file's content."""
-        added = {"latest": dict(self.latest), "dropped": list(self.dropped)}
+        passed_over = {
+            source: [[partition, list(rows)] for partition, rows in by_partition.items()]
+            for source, by_partition in self.quarantined.items()
+        }
+        added = {
+            "latest": dict(self.latest),
+            "dropped": list(self.dropped),
+            "quarantined": passed_over,
+        }
         return seal(
             {
                 "number": self.number,
@@ -508,6 +519,7 @@ _COMMIT = {
 _ADDED: Mapping[str, Callable[[Json], Any]] = {
     "latest": object_of(as_text),
     "dropped": tuple_of(as_text),
+    "quarantined": object_of(mapping_of(as_partition, tuple_of(as_count))),
 }
 """Keys that files of older versions do not have."""
 

@@ -23,8 +23,12 @@ from anabranch.program.operators.operator import OUT
 def log_of(directory: Path, graph: Graph) -> list[Cut]:
     """The epochs that a checkpoint has committed, from the first on."""
     commits = sorted((directory / "commits").glob("[0-9]*"))
-    paths = [path for commit in commits for path in _object(commit)["plans"]]
-    plans = [_object(directory / path) for path in paths]
+    told = [_object(commit) for commit in commits]
+    plans = [
+        _object(directory / path) | {"quarantined": commit.get("quarantined", {})}
+        for commit in told
+        for path in commit["plans"]
+    ]
     epochs = [plan["epoch"] for plan in plans]
     if epochs != list(range(len(epochs))):
         message = f"{directory} no longer has the plans of all its epochs"
@@ -53,6 +57,12 @@ def _cut(plan: dict[str, Any], graph: Graph, directory: Path) -> Cut:
         finished=frozenset(plan["finished"]),
         hint=_shown(plan, graph),
         tables={name: pl.read_ipc(directory / path) for name, path in versions.items()},
+        # A commit's rows, whichever of its epochs they are in: a row has its number once.
+        quarantined=frozenset(
+            (partition, row)
+            for partition, rows in plan["quarantined"].get(plan["source"], [])
+            for row in rows
+        ),
     )
 
 
