@@ -94,6 +94,30 @@ def test_without_a_word_from_the_user_the_record_is_named(tmp_path, where):
     assert all(row["n"] < 17 for row in out.rows)
 
 
+def test_records_without_order_and_time_are_passed_over_and_told(tmp_path):
+    """Rows for sinks alone leave as they came, and so do their letters."""
+
+    @ab.operator(out={"n": pl.Int64})
+    def deadly(record):
+        if record["n"] in {1, 3}:
+            raise Death(DEADLY)
+        yield record
+
+    program = ab.Program("plain")
+    out, letters = ab.sinks.Memory("out"), ab.sinks.Memory("letters")
+    read = program.read(
+        ab.sources.Records([{"n": n} for n in range(5)]), on_error="dead_letter", name="in"
+    )
+    read.flat_map(deadly).write(out, name="out")
+    read.dead_letters.write(letters, name="letters")
+
+    run(program, tmp_path / "ckpt")
+
+    assert [0, 2, 4] == [row["n"] for row in out.rows]
+    assert ['{"n": 1}', '{"n": 3}'] == [letter["record"] for letter in letters.rows]
+    assert [1, 3] == [letter["offset"] for letter in letters.rows]
+
+
 def test_skipped_records_are_told_nowhere(tmp_path):
     program, out, _ = program_of([None, "lane", None], on_error="skip")
 

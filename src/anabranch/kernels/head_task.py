@@ -152,7 +152,9 @@ class HeadTask:
     ) -> tuple[dict[str, pl.DataFrame], int | None, int]:
         """All rows but these, which are told in letters where somebody reads them."""
         kept = pl.Series(np.isin(np.arange(frame.height), without, invert=True))
-        rows, greatest, letters = self._entered(
+        # Letters are put in order by their places, though nobody behind them may ask for those.
+        ordered = replace(self, entrance=replace(self.entrance, ordered=True))
+        rows, greatest, letters = ordered._entered(  # noqa: SLF001 - it is this very task
             frame.filter(kept), [each.filter(kept) for each in places]
         )
         if DEAD_LETTERS in rows:
@@ -166,6 +168,8 @@ class HeadTask:
             told_of = letters_of(operator, failed, columns, "quarantined")
             both = pl.concat([rows[DEAD_LETTERS], told_of.select(rows[DEAD_LETTERS].columns)])
             rows[DEAD_LETTERS] = both.sort(OFFSET)
+        if not self.entrance.ordered:
+            rows = {output: each.drop(PARTITION, OFFSET) for output, each in rows.items()}
         return rows, greatest, letters + len(without)
 
     def _entered(
@@ -183,6 +187,9 @@ class HeadTask:
         if entrance.ordered:
             columns += places
         bundle = framed(columns, frame.height)
+        if missing is None and entrance.on_error == "dead_letter":
+            # Where letters are read there are always some, if only of no rows.
+            missing = pl.repeat(value=False, n=frame.height, dtype=pl.Boolean, eager=True)
         if missing is None:
             return {OUT: bundle}, greatest, 0
         rows = {OUT: filtered(bundle, ~missing, entrance.live)}
@@ -216,11 +223,8 @@ class HeadTask:
         return times, times.max()  # type: ignore[return-value]
 
     def _without_time(self, frame: pl.DataFrame, times: pl.Series) -> pl.Series | None:
-        """Which rows have no event time, if any; where that ends the run, it does.
-
-        Where letters are read there are always some, if only of no rows.
-        """
-        if not times.null_count() and self.entrance.on_error != "dead_letter":
+        """Which rows have no event time, if any; where that ends the run, it does."""
+        if not times.null_count():
             return None
         missing = times.is_null()
         if self.entrance.on_error == "fail":
