@@ -14,6 +14,7 @@ import polars as pl
 
 from anabranch.clock import Clock, SystemClock
 from anabranch.connectors.base import Source
+from anabranch.connectors.pace import Pace
 from anabranch.connectors.rows import BATCH_ROWS, Misfit, declared, difference, frame_of, shown
 from anabranch.errors import CheckpointError, ProgramError, RunError
 
@@ -59,11 +60,8 @@ class Generator(Source):
         _require(rate is None or _positive(rate), "rate", "None or a number above 0", rate)
         self.schema = declared(schema, "Generator")
         self._make = _Vectorized(fn, self.schema) if vectorized else _RowByRow(fn, self.schema)
-        self._rows, self._rate, self._partitions = rows, rate, partitions
-        self._clock: Clock = SystemClock() if clock is None else clock
-        self._began: float | None = None
-        self._before = 0  # rows that were due before this process began to count
-        self._due = 0
+        self._rows, self._partitions = rows, partitions
+        self._pace = None if rate is None else Pace(rate, clock or SystemClock())
 
     def partitions(self) -> Sequence[Partition]:
         """0, 1, ..."""
@@ -71,14 +69,10 @@ class Generator(Source):
 
     def latest(self) -> Mapping[Partition, Offset]:
         """The rows due by now in each partition; None where they have no end and no rate."""
-        if self._rate is None:
+        if self._pace is None:
             return self.end()
-        now = self._clock.elapsed()
-        if self._began is None:
-            self._began = now
-        due = self._before + int(self._rate * (now - self._began))
-        self._due = due if self._rows is None else min(due, self._rows)
-        return {p: self._count(p, self._due) for p in self.partitions()}
+        due = self._within(self._pace.look())
+        return {p: self._count(p, due) for p in self.partitions()}
 
     def end(self) -> Mapping[Partition, Offset]:
         """All rows of each partition, due or not; None where they have no end."""
@@ -90,21 +84,21 @@ class Generator(Source):
         """Whether the partition's last row was due when `latest` was last asked."""
         if self._rows is None:
             return False
-        due = self._rows if self._rate is None else self._due
+        due = self._rows if self._pace is None else self._within(self._pace.due)
         return self._count(partition, due) == self._count(partition, self._rows)
 
     def memory(self) -> int | None:
         """The rows due at the last look, where they have a rate: a new process has a new clock."""
-        return None if self._rate is None else self._due
+        return None if self._pace is None else self._within(self._pace.due)
 
     def recall(self, memory: object) -> None:
         """Count on from what was due before; without it offsets would go back on a restart."""
-        if self._rate is None or memory is None:
+        if self._pace is None or memory is None:
             return
         if not isinstance(memory, int) or not _whole(memory, 0):
             message = "the memory of a Generator cannot be read"
             raise CheckpointError(message, why=f"it is no number of rows: {memory!r}")
-        self._before, self._due, self._began = memory, memory, None
+        self._pace.go_on(memory)
 
     def plan(
         self, start: Mapping[Partition, Offset], end: Mapping[Partition, Offset]
@@ -133,6 +127,9 @@ class Generator(Source):
 
     def _count(self, partition: Partition, rows: int) -> int:
         return len(range(int(partition), rows, self._partitions))
+
+    def _within(self, due: int) -> int:
+        return due if self._rows is None else min(due, self._rows)
 
 
 class _RowByRow:
