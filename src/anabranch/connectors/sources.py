@@ -8,9 +8,10 @@ from typing import Any
 from anabranch.connectors.base import Source
 from anabranch.connectors.file_source import Files
 from anabranch.connectors.generator import Generator
+from anabranch.connectors.rate import Rate
 from anabranch.connectors.records import Records
 
-__all__ = ["Files", "Generator", "Records", "Source", "Spark"]
+__all__ = ["Files", "Generator", "Rate", "Records", "Source", "Spark"]
 
 # Its module is above this one and loads PySpark: it is looked up when it is first asked for.
 Spark: Any
