@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 import polars as pl
 
 from anabranch.connectors.base import Sink
-from anabranch.errors import CheckpointError
+from anabranch.connectors.messages import from_message, to_message
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,22 +41,9 @@ class Memory(Sink):
         return pl.concat(frames) if frames else pl.DataFrame()
 
     def write(self, batches: Iterable[pa.RecordBatch], epoch: int, attempt: str) -> str:  # noqa: ARG002
-        """Carry the rows in the message itself, as Arrow in text."""
-        frames = [pl.DataFrame(batch) for batch in batches]
-        if not frames:
-            return ""
-        stream = io.BytesIO()
-        pl.concat(frames).write_ipc_stream(stream)
-        return base64.b64encode(stream.getvalue()).decode()
+        """Carry the rows in the message itself."""
+        return to_message(batches)
 
     def publish(self, messages: Sequence[str], epoch: int) -> None:
         """Keep an epoch's rows; the same epoch again replaces itself."""
-        self._epochs[epoch] = [_decoded(message) for message in messages if message]
-
-
-def _decoded(message: str) -> pl.DataFrame:
-    try:
-        return pl.read_ipc_stream(io.BytesIO(base64.b64decode(message, validate=True)))
-    except (ValueError, OSError, pl.exceptions.PolarsError) as error:
-        text = "a message of a Memory sink cannot be read"
-        raise CheckpointError(text, why=str(error)) from error
+        self._epochs[epoch] = [from_message(each, "Memory") for each in messages if each != ""]

@@ -6,10 +6,11 @@ import importlib
 from typing import Any
 
 from anabranch.connectors.base import Sink
+from anabranch.connectors.callback import Callback
 from anabranch.connectors.file_sink import Files
 from anabranch.connectors.memory import Memory
 
-__all__ = ["Files", "Memory", "Sink", "Spark"]
+__all__ = ["Callback", "Files", "Memory", "Sink", "Spark"]
 
 # Its module is above this one and loads PySpark: it is looked up when it is first asked for.
 Spark: Any

@@ -18,7 +18,7 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from crc32c import crc32c
 
-from anabranch.errors import CheckpointError
+from anabranch.errors import CheckpointError, RunError
 from anabranch.ids import Partition
 
 VERSION = 1
@@ -41,7 +41,17 @@ def seal(content: Mapping[str, Json]) -> bytes:
     b'v1\n{"epoch":4}\ncrc32c 465b3f37\n'
     """
     body = b"v%d\n%s\n" % (VERSION, as_line(content))
+    if len(body) + _CHECK_BYTES > LARGEST:
+        _refuse_large(len(body) + _CHECK_BYTES)
     return body + b"crc32c %08x\n" % crc32c(body)
+
+
+def _refuse_large(size: int) -> NoReturn:
+    """Say so before it is written: nobody could read the checkpoint any more."""
+    message = f"a file of the checkpoint would have {size:,} bytes; {LARGEST:,} are the most"
+    why = "rows for Memory and Callback sinks are in the commit of their epochs"
+    so = "write so many rows to Files; or begin anew, with smaller epochs by max_rows="
+    raise RunError(message, why=why, so=so)
 
 
 def as_line(content: Mapping[str, Json]) -> bytes:
