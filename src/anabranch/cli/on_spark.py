@@ -76,7 +76,9 @@ def _start(program: Program, options: Options, count: int) -> Query:
 def _watch(queries: Sequence[Query]) -> None:
     """Wait for all, with a line for each that says how far it is."""
     console = Console(file=sys.stderr)
-    with Live(console=console, refresh_per_second=5, transient=True) as live:
+    # What is printed meanwhile goes above the lines if it goes to a screen, else where it is led.
+    both = sys.stdout.isatty()
+    with Live(console=console, refresh_per_second=5, transient=True, redirect_stdout=both) as live:
         while any(query.is_active for query in queries):
             live.update(Text("\n".join(map(_line, queries))))
             queries[0].await_termination(_REFRESH_S)

@@ -55,7 +55,7 @@ def _publish(graph: Graph, written: Rows) -> None:
     """Stage all sinks first, then publish: a sink that cannot be written stops the others."""
     staged = [(op, _stage(graph, op, written)) for op in graph.sinks]
     for op, message in staged:
-        op.sink.publish([message], 0)
+        op.sink.called(graph.name, op.name).publish([message], 0)
 
 
 def _stage(graph: Graph, op: Write, written: Rows) -> object:

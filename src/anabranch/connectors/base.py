@@ -113,6 +113,10 @@ class Sink(ABC):
         """The same sink, whose rows outlive the death of processes, or a loss of power too."""
         return self
 
+    def called(self, program: str, name: str) -> Sink:  # noqa: ARG002 - a contract's default
+        """The same sink, told its program's name and its own there, for what it says to people."""
+        return self
+
     def abort(self, messages: Sequence[Any], epoch: int) -> None:  # noqa: B027 - nothing staged
         """Forget staged rows of an attempt that lost."""
 

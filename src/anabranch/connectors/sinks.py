@@ -7,10 +7,11 @@ from typing import Any
 
 from anabranch.connectors.base import Sink
 from anabranch.connectors.callback import Callback
+from anabranch.connectors.console import Console
 from anabranch.connectors.file_sink import Files
 from anabranch.connectors.memory import Memory
 
-__all__ = ["Callback", "Files", "Memory", "Sink", "Spark"]
+__all__ = ["Callback", "Console", "Files", "Memory", "Sink", "Spark"]
 
 # Its module is above this one and loads PySpark: it is looked up when it is first asked for.
 Spark: Any

@@ -93,7 +93,10 @@ def assemble(graph: Graph, settings: Settings, executor: Executor, clock: Clock)
         root = _checkpoint(settings, stack)
         store = LocalStore(root, settings.durability)
         durability = settings.durability
-        sinks = {op.name: op.sink.with_durability(durability) for op in graph.sinks}
+        sinks = {
+            op.name: op.sink.with_durability(durability).called(graph.name, op.name)
+            for op in graph.sinks
+        }
         commits = Commits(store, sinks, CommitMachine(keep=settings.keep))
         recovered = commits.open(
             graph.name,
