@@ -38,12 +38,15 @@ class Query:
         close: Callable[[], None],
         shape: Shape | None = None,
         notes: tuple[str, ...] = (),
+        run_id: str | None = None,
     ) -> None:
         """Begin to run; users call `program.start(...)`.
 
-        `notes` say what has changed since the runs before, as far as it may.
+        `id` is the same in all runs of one checkpoint, `run_id` is this run's. `notes` say what has
+        changed since the runs before, as far as it may.
         """
         self.name, self.id, self.notes = name, identity, notes
+        self.run_id = run_id or identity
         self._loop, self._explanation, self._close = loop, explanation, close
         self._shape = shape
         self._progress: deque[dict[str, Any]] = deque(maxlen=_REMEMBERED)
@@ -189,7 +192,7 @@ class Query:
         }
 
     def _note(self, progress: dict[str, Any]) -> None:
-        told = {"id": self.id, "runId": self.id, **progress}
+        told = {"id": self.id, "runId": self.run_id, **progress}
         self._totals.add(told)
         self._progress.append(told)
 

@@ -62,4 +62,5 @@ def start(
         close,
         shape,
         assembled.notes,
+        assembled.run_id,
     )

@@ -81,6 +81,9 @@ class Assembled:
     loop: Loop
     deployment: Deployment
     identity: str
+    """The query's: the same in all runs of one checkpoint."""
+    run_id: str
+    """This run's alone."""
     close: Callable[[], None]
     notes: tuple[str, ...] = ()
     """What has changed since the run before, a sentence each, as far as state is concerned."""
@@ -98,10 +101,12 @@ def assemble(graph: Graph, settings: Settings, executor: Executor, clock: Clock)
             for op in graph.sinks
         }
         commits = Commits(store, sinks, CommitMachine(keep=settings.keep))
+        run_id = uuid4().hex
         recovered = commits.open(
             graph.name,
             holder=f"{socket.gethostname()}:{os.getpid()}",
             created=int(clock.now() * 1_000_000),
+            run_id=run_id,
         )
         stack.callback(commits.close)
         exchange = exchange_directory()
@@ -124,7 +129,7 @@ def assemble(graph: Graph, settings: Settings, executor: Executor, clock: Clock)
         for output in deployment.outputs.values():
             output.sink.sweep(())
         close = stack.pop_all().close
-        return Assembled(loop, deployment, uuid4().hex, close, change.notes)
+        return Assembled(loop, deployment, commits.identity, run_id, close, change.notes)
 
 
 def _checkpoint(settings: Settings, stack: ExitStack) -> Path:

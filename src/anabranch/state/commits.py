@@ -88,6 +88,7 @@ class Commits:
         self._sinks = dict(sinks)
         self._machine = machine or CommitMachine()
         self._later: deque[Command] = deque()
+        self._metadata: Metadata | None = None
         self._recovered: Recovered | None = None
         self._sealed: Commit | None = None
 
@@ -96,6 +97,12 @@ class Commits:
         """The number of this run's lease."""
         assert self._machine.run is not None, "open it first"
         return self._machine.run
+
+    @property
+    def identity(self) -> str:
+        """The checkpoint's, from when it was begun: it is the same in every run of the query."""
+        assert self._metadata is not None, "open it first"
+        return self._metadata.id
 
     def open(
         self, program: str, *, holder: str, created: int, run_id: str | None = None
@@ -184,9 +191,10 @@ class Commits:
         return self._machine.handle(event) if event is not None else []
 
     def _find_metadata(self, command: FindMetadata) -> Event:
-        if self._created(METADATA, command.metadata.to_bytes()):
-            return MetadataFound(command.metadata)
-        return MetadataFound(Metadata.from_bytes(METADATA, self._store.read(METADATA)))
+        made = self._created(METADATA, command.metadata.to_bytes())
+        data = None if made else self._store.read(METADATA)
+        self._metadata = command.metadata if data is None else Metadata.from_bytes(METADATA, data)
+        return MetadataFound(self._metadata)
 
     def _list_leases(self, command: ListLeases) -> Event:
         numbers = map(number_of, self._store.list(LEASES))
