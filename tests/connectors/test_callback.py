@@ -187,6 +187,28 @@ def require_the_same_rows_each_time(taken):
     assert all(expected[epoch] == [row["n"] for row in rows] for epoch, rows in taken.epochs)
 
 
+@pytest.mark.parametrize("drain", [True, False])
+def test_the_function_may_stop_its_query(tmp_path, drain):
+    """As users of Spark's foreachBatch do when they have seen what they wanted."""
+    started, seen = threading.Event(), []
+
+    def enough(rows, epoch):
+        seen.append(epoch)
+        assert started.wait(PATIENCE_S)
+        query.stop(drain=drain)
+
+    program = ab.Program("enough")
+    source = ab.sources.Generator(lambda n: {"n": n}, schema={"n": pl.Int64})
+    program.read(source).write(ab.sinks.Callback(enough))
+    settings = Settings(ab.epochs("1 ms", 5), tmp_path / "ckpt", 1)
+    query = start(program.freeze(), settings, InlineExecutor())
+    started.set()
+
+    assert query.await_termination(PATIENCE_S)
+    assert query.exception() is None
+    assert [*range(len(seen))] == seen != []
+
+
 @pytest.mark.parametrize("epoch", [0, 1, 2])
 def test_what_was_committed_and_not_published_is_given_first_by_the_next_run(
     epoch, tmp_path, monkeypatch

@@ -3,7 +3,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.epoch.bundles import EvenBundles, StreamBoxBundles
-from anabranch.epoch.pace import Pace
+from anabranch.epoch.row_limit import RowLimit
 from anabranch.runtime.intake import Intake
 
 
@@ -92,23 +92,23 @@ def test_splits_are_as_the_policy_says(policy, splits):
     assert [split[0] for split in splits] == [index for index, _ in found]
 
 
-def test_a_backlog_is_cut_at_the_pace_where_the_user_has_not_said():
+def test_a_backlog_is_cut_by_the_limit_where_the_user_has_not_said():
     source = Growing()
     source.ends = {0: 100, 1: 30}
 
-    offer = intake(source).look(0.0, Pace(80))
+    offer = intake(source).look(0.0, RowLimit(80))
 
     assert {0: (0, 40), 1: (0, 30)} == offer.offsets
     assert offer.more
 
 
-def test_what_the_user_has_said_counts_and_not_the_pace():
+def test_what_the_user_has_said_counts_and_not_the_limit():
     program = ab.Program("p")
     source = Growing()
     program.read(source).write(ab.sinks.Memory("out"))
     (read,) = program.freeze().sources
     source.ends = {0: 100, 1: 30}
 
-    offer = Intake(read, 70).look(0.0, Pace(80))
+    offer = Intake(read, 70).look(0.0, RowLimit(80))
 
     assert {0: (0, 70), 1: (0, 30)} == offer.offsets

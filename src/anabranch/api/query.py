@@ -162,10 +162,15 @@ class Query:
             raise RunError(message, so="its checkpoint= is as good as a savepoint now")
 
     def stop(self, drain: bool = True) -> None:  # noqa: FBT001, FBT002 - the public form
-        """End it: with `drain` behind what is planned, else at once; what is committed stays."""
+        """End it: with `drain` behind what is planned, else at once; what is committed stays.
+
+        Returns when it has ended; called by the query's own function on the driver, at once.
+        """
         if not drain:
             self._loop.abandon()
         self._ask(lambda: self._loop.stop(drain=drain))
+        if threading.current_thread() is self._thread:
+            return  # a sink's function asks for it: it ends when that has returned
         self._thread.join()
         if self._error is not None:
             raise self._error

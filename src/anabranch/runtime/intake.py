@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 
 from anabranch.epoch.bundles import Bundles
-from anabranch.epoch.pace import Pace
 from anabranch.epoch.protocol import Offer
+from anabranch.epoch.row_limit import RowLimit
 from anabranch.ids import Offset, Partition
 from anabranch.program.operators.edges import Read
 from anabranch.program.operators.operator import OUT
@@ -39,11 +39,11 @@ class Intake:
         """Read up to what is there now and no further."""
         self._end = dict(self._source.latest())
 
-    def look(self, now: float = 0.0, pace: Pace | None = None) -> Offer:
+    def look(self, now: float = 0.0, limit: RowLimit | None = None) -> Offer:
         """What the next epoch could hold, at this moment of the clock (seconds)."""
         most = self._max_rows
-        if most is None and pace is not None:
-            most = max(1, pace.rows // max(1, len(self._source.partitions())))
+        if most is None and limit is not None:
+            most = max(1, limit.rows // max(1, len(self._source.partitions())))
         latest = self._source.latest() if self._end is None else self._end
         offsets: dict[Partition, tuple[Offset, Offset]] = {}
         finished, more = set(), False

@@ -18,7 +18,6 @@ from typing import Any
 from anabranch.clock import Clock
 from anabranch.epoch.bundles import Bundles, EvenBundles
 from anabranch.epoch.machine import Machine
-from anabranch.epoch.pace import Pace
 from anabranch.epoch.protocol import (
     Command,
     Committed,
@@ -36,6 +35,7 @@ from anabranch.epoch.protocol import (
     StopAsked,
     WorkFailed,
 )
+from anabranch.epoch.row_limit import RowLimit
 from anabranch.errors import RunError
 from anabranch.ids import Partition
 from anabranch.kernels.failures import as_json
@@ -103,7 +103,7 @@ class Loop:
         self._machine, self._intakes, self._clock = machine, intakes, clock
         self._session = SessionMachine(executor.slots, heads=executor.slots)
         self._bundles, self._tables = bundles or EvenBundles(executor.slots), tables
-        self._pace = Pace()
+        self._row_limit = RowLimit()
         self._under_way = UnderWay(deployment)
         self._merging = Merging(self._under_way, merge_above)
         self._waiting: list[Group] = []
@@ -197,7 +197,7 @@ class Loop:
         self._absorb(cycle, outcome, Job(heads, took))
         rows = [self._rows(work.ticket) for work in cycle.heads]
         self._bundles = self._bundles.learn(sum(rows), self._clock.elapsed() - began)
-        self._pace = self._pace.learn(max(rows, default=0), sum(rows), took)
+        self._row_limit = self._row_limit.learn(max(rows, default=0), sum(rows), took)
         waiting = sum(1 for work in self._machine.ready() if not isinstance(work, LaneWork))
         self._session = self._session.learn(cycle, self._clock.elapsed() - began, waiting)
 
@@ -272,7 +272,7 @@ class Loop:
         planned, caught_up = False, self._machine.at_end(source)
         while self._machine.wants_offer(source):
             with self._watch("latestOffset"):
-                offer = self._intakes[source].look(self._clock.elapsed(), self._pace)
+                offer = self._intakes[source].look(self._clock.elapsed(), self._row_limit)
             self._looks[source] = self._looks[source].then(offer, self._clock.elapsed())
             forced = self._forced if not self._asking else not offer.empty
             caught_up = not offer.more

@@ -17,23 +17,23 @@ TARGET_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class RowLimit:
     """The most rows of an epoch: more while a backlog is worked through quickly, fewer when not.
 
-    >>> pace = Pace()
-    >>> pace.learn(1_000_000, 1_000_000, 0.2).rows, pace.learn(1_000_000, 1_000_000, 4.0).rows
+    >>> limit = RowLimit()
+    >>> limit.learn(1_000_000, 1_000_000, 0.2).rows, limit.learn(1_000_000, 1_000_000, 4.0).rows
     (2000000, 250000)
 
     Epochs that are smaller than they might be say nothing of larger ones.
 
-    >>> pace.learn(2_000, 2_000, 0.2).rows
+    >>> limit.learn(2_000, 2_000, 0.2).rows
     1000000
     """
 
     rows: int = FIRST
 
-    def learn(self, largest: int, rows: int, seconds: float) -> Pace:
-        """The pace behind a cycle that read epochs, the largest and all of them of so many rows."""
+    def learn(self, largest: int, rows: int, seconds: float) -> RowLimit:
+        """The limit behind a cycle whose epochs had so many rows: the largest, all together."""
         if seconds > TARGET_S and largest > LEAST:
             return replace(self, rows=max(LEAST, min(self.rows, round(rows * TARGET_S / seconds))))
         if seconds < TARGET_S / 2 and largest >= self.rows // 2:
