@@ -9,8 +9,12 @@ import pytest
 import anabranch as ab
 from anabranch.epoch.triggers import available_now
 from anabranch.errors import RunError
+from anabranch.program.operators.together import Lookup
 from anabranch.runtime.assembly import Settings, assemble
+from anabranch.runtime.tables import Tables
 from anabranch.simulate.inline import KIND, UNKIND, InlineExecutor
+from anabranch.state.layout import EpochPlan, table_path
+from anabranch.state.store import LocalStore
 from anabranch.testing import MockClock, assert_same_rows, run_sequential
 
 EVENTS = {"t": pl.Int64, "k": pl.String, "n": pl.Int64}
@@ -49,9 +53,9 @@ def program(prices, *, behind_windows=False, count=150):
     return made
 
 
-def run(made, checkpoint, prices, *, seed=0, mischief=KIND, steps=None, lanes=2):
+def run(made, checkpoint, prices, *, seed=0, mischief=KIND, steps=None, lanes=2, keep=None):
     clock = prices.clock
-    settings = Settings(available_now(2), checkpoint, lanes, slices=8, keep=None, in_flight=2)
+    settings = Settings(available_now(2), checkpoint, lanes, slices=8, keep=keep, in_flight=2)
     assembled = assemble(made.freeze(), settings, InlineExecutor(seed, mischief), clock)
     try:
         for _ in range(10_000 if steps is None else steps):
@@ -88,6 +92,37 @@ def test_every_epoch_sees_the_version_that_its_plan_names(behind_windows, seed, 
     assert 2 <= len(files) <= 3
     assert 300 in shown
     assert shown & {1, 10}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_versions_that_no_plan_names_are_removed(tmp_path, seed):
+    """Twenty versions; two commits can be gone back to."""
+    prices = Prices(*(table(a=at, b=at) for at in range(20)))
+    made = program(prices, count=400)
+
+    run(made, tmp_path / "ckpt", prices, keep=2, seed=seed, mischief=UNKIND if seed else KIND)
+
+    names = (tmp_path / "ckpt" / "epochs").glob("*.plan")
+    plans = [EpochPlan.from_bytes(f"epochs/{file.name}", file.read_bytes()) for file in names]
+    wanted = {path for plan in plans for path in plan.tables.values()}
+    files = sorted(p for p in (tmp_path / "ckpt" / "tables").rglob("*") if p.is_file())
+    there = {str(path.relative_to(tmp_path / "ckpt")) for path in files}
+    assert wanted <= there
+    assert len(there) <= len(wanted) + 4
+    assert max(int(path.name.split("_")[0]) for path in files) >= 10
+
+
+def test_versions_of_a_later_run_are_left_alone(tmp_path):
+    """A driver that was asleep must not remove what the one after it has written."""
+    store = LocalStore(tmp_path)
+    store.create(table_path("lookup-1", 1, 9), b"later")
+    store.create(table_path("lookup-1", 1, 2), b"earlier")
+    prices = Prices(table(a=1))
+    tables = Tables(store, prices.clock, 5, tuple(program(prices).freeze().of(Lookup)))
+
+    (path,) = tables.current().values()
+
+    assert {path, table_path("lookup-1", 1, 9)} == set(store.list("tables/"))
 
 
 def test_planned_epochs_keep_their_versions_through_a_restart(tmp_path):

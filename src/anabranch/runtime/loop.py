@@ -309,7 +309,8 @@ class Loop:
                 case Cut(ticket, source, offer):
                     self._intakes[source].take(offer)
                     self._looks[source] = self._looks[source].taken()
-                    tables = self._tables.current() if self._tables is not None else {}
+                    in_use, given = self._under_way.tables(), self._tables
+                    tables = given.current(in_use) if given is not None else {}
                     self._under_way.cut(ticket, source, offer, tables)
                     self._cut_at[ticket] = self._clock.elapsed()
                 case PlanEpoch(epoch, ticket, source, offer):

@@ -2,26 +2,28 @@
 
 A table with `refresh` is loaded by the driver when it is due, at most once before an epoch is cut.
 A version that differs from the one before is written to the checkpoint, and the epoch's plan names
-it, so that the epoch means the same whenever it is run (M13).
+it, so that the epoch means the same whenever it is run (M13). When the next one is written, those
+go that no plan names any more.
 """
 
 from __future__ import annotations
 
 import io
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import polars as pl
 
 from anabranch.clock import Clock
-from anabranch.errors import RunError
+from anabranch.errors import CheckpointError, RunError
 from anabranch.kernels.head_task import HeadTask
 from anabranch.kernels.keys import canonical
 from anabranch.kernels.lane_task import LaneTask
 from anabranch.program.operators.together import Lookup
-from anabranch.state.layout import table_path
+from anabranch.state.layout import PLANS, TABLES, run_of_table, table_path
+from anabranch.state.recovery import read_plan
 from anabranch.state.store import Store
 
 _Task = TypeVar("_Task", HeadTask, LaneTask)
@@ -57,24 +59,49 @@ class Tables:
         changing = (each for each in self.lookups if each.table.refresh is not None)
         self._known = [_Known(each, now) for each in changing]
 
-    def current(self) -> Mapping[str, str]:
-        """The versions that hold for an epoch that is cut now: their files, by lookup."""
+    def current(self, in_use: Collection[str] = ()) -> Mapping[str, str]:
+        """The versions that hold for an epoch that is cut now: their files, by lookup.
+
+        `in_use` are those of epochs under way, some of which may have no plan yet.
+        """
         for known in self._known:
-            if self.clock.elapsed() >= known.due:
-                self._refresh(known)
+            if self.clock.elapsed() >= known.due and self._refresh(known):
+                self._clear(in_use)
         return {each.lookup.name: each.path for each in self._known if each.path is not None}
 
-    def _refresh(self, known: _Known) -> None:
+    def _refresh(self, known: _Known) -> bool:
+        """Load a table again; says whether there is a new version."""
         lookup = known.lookup
         table = _loaded(lookup)
         assert lookup.table.refresh is not None
         known.due = self.clock.elapsed() + lookup.table.refresh / 1_000_000
         if known.table is not None and table.equals(known.table):
-            return
+            return False
         self._number += 1
         path = table_path(lookup.name, self._number, self.run)
         self.store.create(path, to_bytes(table))
         known.table, known.path = table, path
+        return True
+
+    def _clear(self, in_use: Collection[str]) -> None:
+        """Remove versions that nobody asks for any more."""
+        files = [path for path in self.store.list(TABLES) if self._may_clear(path)]
+        needed = {*in_use, *(known.path for known in self._known)}
+        if needed.issuperset(files):
+            return
+        try:
+            plans = [read_plan(self.store, path) for path in self.store.list(PLANS)]
+        except CheckpointError:
+            return  # one was torn when power was lost, or is just being removed: another time
+        needed.update(path for plan in plans for path in plan.tables.values())
+        for path in files:
+            if path not in needed:
+                self.store.delete(path)
+
+    def _may_clear(self, path: str) -> bool:
+        """Whether it is a version, and not of a run that came later: that one may not be ours."""
+        made_by = run_of_table(path)
+        return made_by is not None and made_by <= self.run
 
 
 class TableVersions:

@@ -143,6 +143,10 @@ class UnderWay:
         """Note an epoch, and the versions of lookup tables that hold for it."""
         self._epochs[ticket] = EpochUnderWay(self.deployment.number(source), offer, tables)
 
+    def tables(self) -> frozenset[str]:
+        """The versions of lookup tables that hold for some epoch."""
+        return frozenset(path for each in self._epochs.values() for path in each.tables.values())
+
     def forget(self, tickets: Iterable[int]) -> None:
         """They are committed."""
         for ticket in tickets:

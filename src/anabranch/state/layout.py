@@ -56,6 +56,7 @@ PROGRAMS, TABLES = "program/", "tables/"
 
 _LONGEST_NAME = 120
 _NUMBER = re.compile(r"[0-9]{10,19}")
+_TABLE = re.compile(r"tables/[^/]+/[0-9]{10,19}_([0-9]+)\.arrow")
 _PLAN = re.compile(r"epochs/([0-9]{10,19})_([0-9]+)\.plan")
 _DELTA = re.compile(r"state/([^/]+)/([0-9]{10,19})_([0-9]+)_([0-9]+)_([0-9A-Za-z-]+)\.(delta|snap)")
 
@@ -94,6 +95,16 @@ def table_path(lookup: str, number: int, run: int) -> str:
     'tables/ads/0000000002_3.arrow'
     """
     return f"{TABLES}{folder_of(lookup)}/{number:010d}_{run}.arrow"
+
+
+def run_of_table(path: str) -> int | None:
+    """The run that wrote a version of a table; None: it is none.
+
+    >>> run_of_table("tables/ads/0000000002_3.arrow"), run_of_table("tables/notes.txt")
+    (3, None)
+    """
+    named = _TABLE.fullmatch(path)
+    return None if named is None else int(named[1])
 
 
 def commit_path(number: int) -> str:
