@@ -34,10 +34,11 @@ from anabranch.runtime.exchange import exchange_directory
 from anabranch.runtime.executor import Executor
 from anabranch.runtime.facts import describe, divided
 from anabranch.runtime.intake import Intake
-from anabranch.runtime.loop import Loop
+from anabranch.runtime.loop import Loop, Ways
 from anabranch.runtime.merging import MERGE_ABOVE
 from anabranch.runtime.payload import Strand
 from anabranch.runtime.tables import Tables
+from anabranch.scheduling.session_machine import First
 from anabranch.state.commit import CommitMachine
 from anabranch.state.commits import Commits
 from anabranch.state.delta import SLICE
@@ -72,6 +73,8 @@ class Settings:
     """Seconds after which a job is given up; None: never."""
     merge_above: int = MERGE_ABOVE
     """Bytes of an epoch for an ordered sink above which tasks put them into one order."""
+    first: First = First.LANES
+    """Whose work goes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,18 +268,8 @@ def _loop(  # noqa: PLR0913, PLR0917 - all that a loop is made of
     if trigger.bounded:
         for intake in intakes.values():
             intake.freeze_end()
-    loop = Loop(
-        deployment,
-        executor,
-        commits,
-        machine,
-        intakes,
-        clock,
-        settings.bundles,
-        tables,
-        settings.merge_above,
-        settings.job_timeout,
-    )
+    ways = Ways(settings.bundles, settings.first, settings.merge_above, settings.job_timeout)
+    loop = Loop(deployment, executor, commits, machine, intakes, clock, tables, ways)
     versions = {plan.epoch: plan.tables for plan in recovered.plans}
     same = recovered.commit is not None and recovered.commit.owners == deployment.owners.of
     loop.resume(plans, _strands(recovered, deployment), same=same, tables=versions)

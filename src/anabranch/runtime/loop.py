@@ -52,7 +52,7 @@ from anabranch.runtime.progress import Brought, Job, progress_of
 from anabranch.runtime.stopwatch import Stopwatch
 from anabranch.runtime.tables import Tables
 from anabranch.runtime.under_way import EpochUnderWay, Group, UnderWay
-from anabranch.scheduling.session_machine import Cycle, SessionMachine
+from anabranch.scheduling.session_machine import Cycle, First, SessionMachine
 from anabranch.state.commits import Commits
 from anabranch.state.layout import Commit, EpochPlan
 
@@ -64,6 +64,17 @@ HEARTBEAT_S = 45.0
 
 _TOLD = 20
 """Lines of the machine's story in an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """How a loop goes about its work; no output shows any of it."""
+
+    bundles: Bundles | None = None
+    """None: as few as keep all slots busy."""
+    first: First = First.LANES
+    merge_above: int = MERGE_ABOVE
+    job_timeout: float | None = None
 
 
 @dataclass(slots=True)
@@ -93,21 +104,19 @@ class Loop:
         machine: Machine,
         intakes: Mapping[str, Intake],
         clock: Clock,
-        bundles: Bundles | None = None,
-        tables: Tables | None = None,
-        merge_above: int = MERGE_ABOVE,
-        job_timeout: float | None = None,
+        tables: Tables,
+        ways: Ways,
     ) -> None:
         """Everything is given: nothing here decides."""
         self._deployment, self._executor, self._commits = deployment, executor, commits
         self._machine, self._intakes, self._clock = machine, intakes, clock
-        self._session = SessionMachine(executor.slots, heads=executor.slots)
-        self._bundles, self._tables = bundles or EvenBundles(executor.slots), tables
+        self._session = SessionMachine(executor.slots, heads=executor.slots, first=ways.first)
+        self._bundles, self._tables = ways.bundles or EvenBundles(executor.slots), tables
         self._row_limit = RowLimit()
         self._under_way = UnderWay(deployment)
-        self._merging = Merging(self._under_way, merge_above)
+        self._merging = Merging(self._under_way, ways.merge_above)
         self._waiting: list[Group] = []
-        self._job_timeout, self._deaths = job_timeout, 0
+        self._job_timeout, self._deaths = ways.job_timeout, 0
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="anabranch-job")
         self._width: int | None = None
         self._forced = False
@@ -309,8 +318,7 @@ class Loop:
                 case Cut(ticket, source, offer):
                     self._intakes[source].take(offer)
                     self._looks[source] = self._looks[source].taken()
-                    in_use, given = self._under_way.tables(), self._tables
-                    tables = given.current(in_use) if given is not None else {}
+                    tables = self._tables.current(self._under_way.tables())
                     self._under_way.cut(ticket, source, offer, tables)
                     self._cut_at[ticket] = self._clock.elapsed()
                 case PlanEpoch(epoch, ticket, source, offer):

@@ -2,13 +2,15 @@
 
 A cycle costs some tens of milliseconds whatever is in it, so a backlog is taken in larger bites:
 the number of heads in a cycle grows while cycles are short and shrinks when they become long. Work
-of lanes is all taken, in log order: it is what frees memory and brings results.
+of lanes is all taken, in log order: it is what frees memory and brings results. That it does not
+wait for heads is a priority; without it results come later, and are the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from anabranch.epoch.protocol import HeadWork, LaneWork, Work
 
@@ -17,6 +19,19 @@ SHORT_S, LONG_S = 0.3, 0.8
 
 Chosen, not found: on two cores no effect of them on throughput could be told from noise.
 """
+
+
+class First(Enum):
+    """Whose work goes first; no output shows it, latencies do."""
+
+    LANES = "lanes"
+    """What watermarks caused goes into every cycle, and heads beside it."""
+    HEADS = "heads"
+    """No priority: one place is drained before the next, as StreamBox's evaluators do without.
+
+    Lanes get their turn all the same: while they wait nothing is committed, and of what is not
+    committed only so much is cut.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +57,22 @@ class SessionMachine:
 
     slots: int
     heads: int = 1
+    first: First = First.LANES
 
     def choose(self, ready: Sequence[Work]) -> Cycle:
         """The next cycle, oldest epochs first.
 
         >>> machine = SessionMachine(slots=2, heads=2)
-        >>> ready = [HeadWork(5, 0), HeadWork(6, 0), HeadWork(7, 0)]
-        >>> [work.ticket for work in machine.choose(ready).heads]
+        >>> ready = [LaneWork(4, 4, 0, {}), HeadWork(5, 0), HeadWork(6, 0), HeadWork(7, 0)]
+        >>> [work.ticket for work in machine.choose(ready).works]
+        [4, 5, 6]
+        >>> [work.ticket for work in replace(machine, first=First.HEADS).choose(ready).works]
         [5, 6]
         """
         heads = [work for work in ready if isinstance(work, HeadWork)]
         lanes = [work for work in ready if isinstance(work, LaneWork)]
+        if self.first is First.HEADS and heads:
+            lanes = []
         return Cycle(tuple(heads[: self.heads]), tuple(lanes))
 
     def learn(self, cycle: Cycle, seconds: float, waiting: int) -> SessionMachine:

@@ -20,7 +20,7 @@ from anabranch.epoch.protocol import (
     Planned,
 )
 from anabranch.epoch.watermarks import SourceTime
-from anabranch.scheduling.session_machine import Cycle, SessionMachine
+from anabranch.scheduling.session_machine import Cycle, First, SessionMachine
 
 MICROSECONDS = 1_000_000
 SOURCE = "read-1"
@@ -65,11 +65,18 @@ class Report:
 class Simulation:
     """One query in virtual time."""
 
-    def __init__(self, rules: Rules, load: Load, costs: Costs, slots: int = 2) -> None:
+    def __init__(
+        self,
+        rules: Rules,
+        load: Load,
+        costs: Costs,
+        slots: int = 2,
+        first: First = First.LANES,
+    ) -> None:
         """Begin at second 0."""
         self._load, self._costs, self._slots = load, costs, slots
         self._machine = Machine(rules, Known({SOURCE: SourceTime((0,), lateness=0)}, {}, {}))
-        self._session = SessionMachine(slots)
+        self._session = SessionMachine(slots, first=first)
         self._now, self._at = 0.0, 0
         self._cut_at: dict[int, float] = {}
         self.report = Report()
