@@ -35,10 +35,12 @@ from anabranch.runtime.payload import (
     MergeItem,
     StageDone,
     StageJob,
+    Strand,
 )
 from anabranch.runtime.stopwatch import Stopwatch
 from anabranch.runtime.tables import TableVersions
-from anabranch.state.delta import SLICE, Delta, pack, unpack
+from anabranch.state.delta import SLICE, Delta, pack
+from anabranch.state.recovery import read_chain
 from anabranch.state.store import LocalStore
 
 if TYPE_CHECKING:
@@ -220,17 +222,18 @@ class Worker:
         if job.chain is None:
             return None
         frames = {
-            operator: [self._mine(path, lane) for strand in strands for path in strand]
+            operator: [rows for strand in strands for rows in self._mine(strand, lane)]
             for operator, strands in job.chain.items()
         }
         state = task.restore(frames)
         self._keep(job.parent, state)
         return state
 
-    def _mine(self, path: str, lane: int) -> pl.DataFrame:
-        """A delta's rows of the slices that a lane owns now."""
+    def _mine(self, strand: Strand, lane: int) -> Iterator[pl.DataFrame]:
+        """The rows, in deltas that follow each other, of the slices that a lane owns now."""
         mine = self._deployment.owners.slices_of(lane)
-        return unpack(self._store.read(path), path).frame.filter(pl.col(SLICE).is_in(mine))
+        for delta in read_chain(self._store, strand):
+            yield delta.frame.filter(pl.col(SLICE).is_in(mine))
 
     def _keep(self, version: str, state: LaneState) -> None:
         self._states[version] = state

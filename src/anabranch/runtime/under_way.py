@@ -31,6 +31,7 @@ from anabranch.runtime.payload import (
     Strands,
 )
 from anabranch.runtime.tasks import BEGIN, SPLIT_ROWS
+from anabranch.state.layout import delta_of
 
 SNAPSHOT_AFTER = 32
 """Deltas of a lane before its whole state is written: as many files are read at a recovery."""
@@ -127,7 +128,11 @@ class UnderWay:
                 {name: strand for name, strand in each.items() if name in operators}
                 for each in mine
             )
-            known.version, known.send_chain, known.moved = uuid4().hex, True, not same
+            # What is written next names what it follows, unless it follows several.
+            versions = {_version(strands) for strands in known.strands.values()} if same else set()
+            known.moved = len(versions) > 1 or not same
+            known.version = uuid4().hex if known.moved or not versions else versions.pop()
+            known.send_chain = True
 
     def widen(self, deployment: Deployment) -> None:
         """Go on at another width: every new lane takes its slices from all old ones."""
@@ -348,6 +353,14 @@ def _places(deployment: Deployment) -> Iterator[tuple[int, int]]:
     """Every stage in every lane that it runs in."""
     for number, stage in enumerate(deployment.stages):
         yield from ((number, lane) for lane in stage.lanes(deployment.lanes))
+
+
+def _version(strands: Strands) -> str:
+    """The version of the state that one lane's files make."""
+    ((*_, last),) = strands
+    name = delta_of(last)
+    assert name is not None
+    return name.id
 
 
 def _of_all(found: Iterable[Mapping[str, Strand]]) -> dict[str, Strands]:
