@@ -1,4 +1,4 @@
-"""A driver to be killed: runs one of the three programs and says on standard output where it is.
+"""A driver to be killed: runs one of the programs and says on standard output where it is.
 
 `python driver.py '<options as JSON>'`. Each file that the driver, or a task in its process, makes in
 the checkpoint, and each publication, is a moment: "before commits 3" is when the third file in
@@ -21,14 +21,16 @@ from anabranch.runtime import assembly, tasks
 from anabranch.runtime.assembly import Settings
 from anabranch.simulate.inline import InlineExecutor
 from anabranch.state.store import LocalStore
+from tests.recovery.bank import TRANSFERS, bank, transfers
 from tests.runtime.programs import PROGRAMS
 
 COUNT = 60
+RUN_HERE = {**PROGRAMS, "bank": (bank, transfers, TRANSFERS)}
 
 
 def program(name, home, sink=None):
     """The program that a driver with this home runs; the rows are always the same."""
-    make, rows, schema = PROGRAMS[name]
+    make, rows, schema = RUN_HERE[name]
     source = ab.sources.Records(rows(COUNT), schema=schema)
     return make(source, sink or ab.sinks.Files(Path(home) / "out", format="parquet"))
 
