@@ -21,7 +21,7 @@ import re
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import IO, TYPE_CHECKING, Any, Literal, final
 from uuid import uuid4
 
 from anabranch.connectors.base import Sink
@@ -133,7 +133,9 @@ class Files(Sink):
             # Errors of the rows' own making pass through: only what is done to the file is told.
             with _telling("write", path):
                 _make_directory(path.parent)
-                file = stack.enter_context(path.open("xb"))
+                file = path.open("xb")
+                # What is still to be written is written by closing, also after an error.
+                stack.callback(_close, file, path)
                 writer = _open_writer(self._format, file, schema)
             try:
                 for table in tables:
@@ -241,6 +243,11 @@ def _sync(directory: Path) -> None:
         os.close(handle)
 
 
+def _close(file: IO[bytes], path: Path) -> None:
+    with _telling("write", path):
+        file.close()
+
+
 @contextmanager
 def _telling(what: str, path: Path) -> Iterator[None]:
     """Say what could not be done to which file."""
@@ -254,4 +261,6 @@ def _telling(what: str, path: Path) -> Iterator[None]:
         raise RunError(message, why=str(error).splitlines()[0], so=so) from error
     except OSError as error:
         message = f"Files: cannot {what} {path}"
-        raise RunError(message, why=str(error)) from error
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        helps = "make room on that disk, then start again" if full else None
+        raise RunError(message, why=str(error), so=helps) from error

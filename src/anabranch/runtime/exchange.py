@@ -24,13 +24,13 @@ import struct
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
 
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, RunError
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - directories made in it are private
 # Containers often have 64 MB there, which one epoch may fill.
@@ -178,8 +178,9 @@ class OwnedDirectory:
 def exchange_directory(shared: Path = SHARED_MEMORY, room: int = ROOM) -> OwnedDirectory:
     """A directory for parts: in memory where there is room, else where temporary files are."""
     root = exchange_root(shared, room)
-    sweep(root, "exchange")
-    return OwnedDirectory.create("exchange", root)
+    with _telling(root):
+        sweep(root, "exchange")
+        return OwnedDirectory.create("exchange", root)
 
 
 def exchange_root(shared: Path = SHARED_MEMORY, room: int = ROOM) -> Path:
@@ -214,13 +215,15 @@ def write_parts(directory: Path, name: PartName, parts: Mapping[int, bytes]) -> 
         places[lane] = (at, len(blob))
         at += _HEADER.size + len(blob)
     draft = path.with_suffix(".draft")
-    try:
-        with draft.open("xb", buffering=0) as file:
-            _write_all(file.fileno(), pieces)
-        draft.rename(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
+    with _telling(directory):
+        try:
+            with draft.open("xb", buffering=0) as file:
+                _write_all(file.fileno(), pieces)
+            draft.rename(path)
+        except BaseException:
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
+            raise
     return Reference(str(path), name.run, name.epoch, name.map, places)
 
 
@@ -254,9 +257,10 @@ def read_part(reference: Reference, lane: int) -> bytes | None:
 
 def clear_epochs(directory: Path, before: int) -> int:
     """Remove the parts of all epochs before this one, drafts too; says how many files."""
-    files = list(_older(directory, before))
-    for file in files:
-        file.unlink(missing_ok=True)
+    with _telling(directory):
+        files = list(_older(directory, before))
+        for file in files:
+            file.unlink(missing_ok=True)
     return len(files)
 
 
@@ -283,6 +287,17 @@ def _abandoned(path: Path) -> bool:
         return True
     finally:
         os.close(lock)
+
+
+@contextmanager
+def _telling(directory: Path) -> Iterator[None]:
+    """Say where rows could not be handed over, and what helps."""
+    try:
+        yield
+    except OSError as error:
+        message = f"rows cannot be handed from task to task in {directory}"
+        so = "make room there, or let TMPDIR name a directory with more; then start again"
+        raise RunError(message, why=str(error.strerror or error), so=so) from error
 
 
 def _digest(run: str) -> bytes:
