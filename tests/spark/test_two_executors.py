@@ -65,7 +65,15 @@ def test_heads_whose_executor_is_gone_are_run_again(told):
     killed = told["kill noticed"]
 
     assert killed["wrong"] is None, killed["wrong"]
-    assert killed["found"], "nothing was made again"
+    assert killed["found"]["remade"], "nothing was made again"
+
+
+def test_what_is_made_again_is_the_same_to_the_byte_and_committed_once(told):
+    found = told["kill noticed"]["found"]
+
+    assert found["compared"], "nothing was compared"
+    assert [] == found["differ"]
+    assert list(range(len(found["epochs"]))) == found["epochs"]
 
 
 @pytest.mark.chaos
@@ -82,3 +90,7 @@ def test_a_query_goes_on_whenever_executors_die(tmp_path):
     told = run(tmp_path, names)
 
     assert [] == [each["wrong"] for each in told.values() if each["wrong"]]
+    for name in names[:-1]:
+        found = told[name]["found"]
+        assert [] == found["differ"]
+        assert list(range(len(found["epochs"]))) == found["epochs"]

@@ -1,8 +1,9 @@
 """Queries on two executors, rows through Spark's shuffle; in a process of its own: it has one Spark.
 
 The arguments are a directory and the names of scenarios: "fraud 2", "rescale", "kill noticed" ...
-Says of each, as a line of JSON, what went wrong; and of those that kill an executor which
-shipments were made again.
+Says of each, as a line of JSON, what went wrong; and of those that kill an executor how many
+shipments were made again, how many of their parts were compared with those of the first time, which of
+them differed, and which epochs were committed.
 """
 
 import functools
@@ -16,7 +17,9 @@ from pathlib import Path
 
 import anabranch as ab
 from anabranch.spark.session import spark_context
-from anabranch.spark.shuffle_executor import ShuffleExecutor
+from anabranch.spark.shuffle_executor import ShuffleExecutor, _name
+from anabranch.state.recovery import recover
+from anabranch.state.store import LocalStore
 from tests.runtime.programs import PROGRAMS
 from tests.spark.test_spine import Growing, check, ended, files, promptly
 
@@ -63,8 +66,10 @@ class Killing:
 
     def __init__(self, how):
         self._run, self._replace = ShuffleExecutor.run, ShuffleExecutor._replace
+        self._keep = ShuffleExecutor._keep
         self._amid, self._noticed, self._left = how == "amid", how == "noticed", 1
-        self.remade = []
+        self._digests = {}
+        self.found = {"remade": 0, "compared": 0, "differ": []}
 
     def run(self, executor, heads, lanes):
         timer = None
@@ -89,16 +94,30 @@ class Killing:
             moment.wait(0.01)
 
     def replace(self, executor, old, dones):
-        self.remade.append(old)
+        self.found["remade"] += 1
         self._replace(executor, old, dones)
+
+    def keep(self, executor, *made):
+        """A part made again has the lengths and checksums of the first: the same bytes."""
+        dones = self._keep(executor, *made)
+        for part in (part for done in dones for part in done.parts.values()):
+            name = _name(part)
+            if name in self._digests:
+                self.found["compared"] += 1
+                if self._digests[name] != part["places"]:
+                    self.found["differ"].append(name)
+            self._digests[name] = part["places"]
+        return dones
 
     def __enter__(self):
         ShuffleExecutor.run = functools.partialmethod(_told, self.run)
         ShuffleExecutor._replace = functools.partialmethod(_told, self.replace)
+        ShuffleExecutor._keep = functools.partialmethod(_told, self.keep)
         return self
 
     def __exit__(self, *_):
         ShuffleExecutor.run, ShuffleExecutor._replace = self._run, self._replace
+        ShuffleExecutor._keep = self._keep
 
 
 def _told(executor, call, *given):
@@ -109,7 +128,9 @@ def kill(sc, home, how):
     with Killing(how) as killing:
         run(sc, home, "fraud", 2, rows=5)
     assert not killing._left, "nothing was killed"
-    return killing.remade
+    history = recover(LocalStore(home / "ckpt")).history
+    epochs = [epoch for each in history for epoch in range(each.first, each.last + 1)]
+    return {**killing.found, "epochs": epochs}
 
 
 def parent(pid):
