@@ -241,7 +241,7 @@ def read_part(reference: Reference, lane: int) -> bytes | None:
     except OSError as error:
         raise PartError.of(reference.path, lane, str(error.strerror)) from error
     try:
-        found = os.pread(file, _HEADER.size + length, at)
+        found = _read_all(file, _HEADER.size + length, at)
     finally:
         os.close(file)
     if len(found) < _HEADER.size + length:
@@ -313,3 +313,11 @@ def _write_all(file: int, pieces: list[bytes]) -> None:
             done -= len(rest.pop(0))
         if done:
             rest[0] = rest[0][done:]
+
+
+def _read_all(file: int, size: int, at: int) -> bytes:
+    """So many bytes, or all there are: the kernel gives 2 GiB less a page at once, at most."""
+    found = os.pread(file, size, at)
+    while len(found) < size and (more := os.pread(file, size - len(found), at + len(found))):
+        found += more
+    return found
