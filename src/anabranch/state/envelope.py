@@ -95,11 +95,15 @@ def refuse(path: str, why: str, cause: BaseException | None = None) -> NoReturn:
     raise CheckpointError(message, why=why, so=so) from cause
 
 
+class NewerFormatError(CheckpointError):
+    """A file that a newer version wrote: it is whole, and not for this one to judge."""
+
+
 def refuse_newer(path: str, found: str, known: str) -> NoReturn:
     """Say that a file of the checkpoint comes from another version of Anabranch."""
     message = f"checkpoint file {path} was written by a newer version of Anabranch"
     why = f"its format is {found}, this version reads {known}"
-    raise CheckpointError(message, why=why, so="run the version that wrote it, or a later one")
+    raise NewerFormatError(message, why=why, so="run the version that wrote it, or a later one")
 
 
 class Fields:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from anabranch.errors import CheckpointError
 from anabranch.state.delta import Delta, check_chain, unpack
 from anabranch.state.description import Description
-from anabranch.state.envelope import Json, refuse
+from anabranch.state.envelope import Json, NewerFormatError, refuse
 from anabranch.state.layout import (
     COMMITS,
     LEASES,
@@ -244,6 +244,9 @@ def _try_plan(store: Store, path: str, *, required: bool) -> EpochPlan | None:
     """A plan, or None where it is not whole: power was lost, and nobody committed the epoch."""
     try:
         return read_plan(store, path)
+    except NewerFormatError:
+        # Whole, so the epoch may not be planned anew with other offsets.
+        raise
     except CheckpointError:
         if required:
             raise
