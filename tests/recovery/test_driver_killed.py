@@ -1,6 +1,8 @@
 """A driver that is killed, stopped or taken over, in processes of their own: nothing lost or twice.
 
 Tasks run in the driver's process here: what is killed is the protocol, at exactly the moment named.
+Most of it is chaos: the same moments, and all others, are gone through in one process by
+test_schedules and, on a simulated store, by tests/state/test_crashes.
 """
 
 import json
@@ -33,6 +35,8 @@ MOMENTS = [
     "after published 3",
 ]
 
+EVERY_TIME = ("before commits 3", "after commits 3")
+
 
 def check(name, home):
     expected = run_sequential(program(name, home), log=home / "ckpt")["out"]
@@ -49,7 +53,7 @@ def finish(name, home, **options):
 @pytest.mark.parametrize(
     "at",
     [
-        pytest.param(at, id=moment, marks=[pytest.mark.chaos] if at in (1, 3, 4, 11) else [])
+        pytest.param(at, id=moment, marks=[] if moment in EVERY_TIME else [pytest.mark.chaos])
         for at, moment in enumerate(MOMENTS)
     ],
 )
@@ -132,6 +136,7 @@ def test_both_of_two_drivers_at_once_leave_one_output(tmp_path):
     check("fraud", tmp_path)
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("widths", [(1, 4, 2), (4, 1, 4), (1, 2, 2)], ids=str)
 def test_a_driver_killed_while_it_rescales_goes_on_at_another_width(widths, tmp_path):
     before, during, after = widths
@@ -142,6 +147,7 @@ def test_a_driver_killed_while_it_rescales_goes_on_at_another_width(widths, tmp_
     finish("fraud", tmp_path, lanes=after)
 
 
+@pytest.mark.chaos
 def test_a_driver_killed_after_it_rescaled_goes_on(tmp_path):
     with Driver(tmp_path, lanes=1, rows=1, rescale=[2, 4], hold="after commits 6") as driver:
         driver.until("held")
@@ -153,6 +159,7 @@ def test_a_driver_killed_after_it_rescaled_goes_on(tmp_path):
 # Garbage
 
 
+@pytest.mark.chaos
 def test_nothing_is_left_of_lives_that_were_cut_off(tmp_path):
     exchanges = []
     for moment in ("before state 4", "after state 4", "before commits 3", "before publish 3"):
@@ -175,6 +182,7 @@ def test_nothing_is_left_of_lives_that_were_cut_off(tmp_path):
     assert state <= named, f"deltas that no commit names: {state - named}"
 
 
+@pytest.mark.chaos
 def test_no_staged_file_is_left_of_lives_that_were_cut_off(tmp_path):
     for moment in ("after state 4", "before commits 3", "before publish 3"):
         with Driver(tmp_path, hold=moment) as driver:

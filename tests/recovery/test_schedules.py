@@ -2,9 +2,12 @@
 
 import pytest
 
+from anabranch.simulate.inline import Mischief
+from anabranch.state.recovery import recover
+from anabranch.state.store import LocalStore
 from anabranch.testing import assert_same_rows, run_sequential
 from anabranch.testing.sequential.checkpoint import log_of
-from tests.recovery.schedules import Schedule, run_schedule
+from tests.recovery.schedules import Life, Schedule, _live, run_schedule
 from tests.runtime.test_inline import written
 
 CHUNK = 20
@@ -19,6 +22,9 @@ def check(seed, tmp_path, monkeypatch):
         nothing_lost(schedule, program, checkpoint)
         expected = run_sequential(program, log=checkpoint)["out"]
         assert_same_rows(expected, written(tmp_path / "out"), ordered=schedule.ordered)
+        # What failed attempts left in the last life goes when the next one begins.
+        assert _live(schedule, Life(2, 7, Mischief()), 99, tmp_path, monkeypatch)
+        nothing_left(tmp_path)
     except Exception as error:
         error.add_note(str(schedule))
         raise
@@ -32,6 +38,18 @@ def nothing_lost(schedule, program, checkpoint):
             assert at[partition] == start
             at[partition] = end
     assert dict(program.freeze().sources[0].source.latest()) == at
+
+
+def nothing_left(home):
+    """Of lives that were cut off there is no half-made file, no staged one, no delta without commit."""
+    checkpoint = home / "ckpt"
+    assert [] == [each.name for each in checkpoint.rglob(".tmp-*")]
+    assert [] == [each.name for each in (home / "out" / "_staging").glob("*")]
+    assert 1 == len(list((checkpoint / "lease").iterdir()))
+    history = recover(LocalStore(checkpoint)).history
+    named = {path for each in history for of in each.deltas.values() for path in of.values()}
+    state = (each for each in (checkpoint / "state").rglob("*") if each.is_file())
+    assert {str(each.relative_to(checkpoint)) for each in state} <= named
 
 
 def chunk(first, tmp_path, monkeypatch):

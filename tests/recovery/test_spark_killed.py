@@ -1,4 +1,7 @@
-"""Processes of a real Spark that are killed under a living driver: it goes on, or says why not."""
+"""Processes of a real Spark that are killed under a living driver: it goes on, or says why not.
+
+That a driver on Spark goes on where it was killed is shown every time by test_bank.
+"""
 
 import pytest
 
@@ -10,6 +13,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 SPARK = {"master": "local[2]", "lanes": 2, "rows": 3}
 
 
+@pytest.mark.chaos
 def test_a_killed_driver_on_spark_goes_on_where_it_was(tmp_path):
     with Driver(tmp_path, **SPARK, hold="after commits 4") as driver:
         driver.until("held")
