@@ -1,0 +1,1 @@
+"""A query whose processes are killed, and what its commits say of it."""
