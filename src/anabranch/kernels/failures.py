@@ -45,7 +45,7 @@ def failing(operator: str) -> Iterator[None]:
 
 def told(operator: str, error: BaseException, record: dict[str, Any] | None = None) -> TaskError:
     """An exception as data: what it says, on which record, and the user's own lines."""
-    text = f"{type(error).__name__}: {error}"
+    text = f"{type(error).__name__}: {_words(error)}"
     return TaskError(operator, text, None if record is None else as_json(record), _frames(error))
 
 
@@ -61,6 +61,15 @@ def as_json(record: dict[str, Any]) -> str:
         return json.dumps(record, default=_plain, ensure_ascii=False, allow_nan=False)
     except ValueError:
         return json.dumps(_finite(record), default=_plain, ensure_ascii=False)
+
+
+def _words(error: BaseException) -> str:
+    """What an exception says, as text that can be written: users' exceptions may say anything."""
+    try:
+        said = str(error)
+    except Exception as another:  # noqa: BLE001 - the record is to blame, not its exception
+        said = f"(it cannot be shown: {type(another).__name__})"
+    return said.encode("utf-8", "backslashreplace").decode()
 
 
 def _frames(error: BaseException) -> tuple[str, ...]:

@@ -89,7 +89,11 @@ class Node(Generic[_Op]):
 
 def described(error: BaseException) -> str:
     """The kind of an error and what it says."""
-    return f"{type(error).__name__}: {error}"
+    try:
+        said = str(error)
+    except Exception as another:  # noqa: BLE001 - users' exceptions may do anything
+        said = f"(it cannot be shown: {type(another).__name__})"
+    return f"{type(error).__name__}: {said}".encode("utf-8", "backslashreplace").decode()
 
 
 def user_frames(error: BaseException) -> list[str]:
