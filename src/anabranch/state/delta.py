@@ -209,10 +209,26 @@ def _divide(path: str, data: bytes) -> tuple[bytes, bytes]:
 
 
 def _read_frame(path: str, stream: bytes) -> pl.DataFrame:
+    _validate(path, stream)
     try:
         return pl.read_ipc_stream(stream)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
         refuse(path, f"its rows cannot be read: {error}", error)
+
+
+def _validate(path: str, stream: bytes) -> None:
+    """Refuse what is no Arrow stream in all its parts.
+
+    Checksums tell damage, not malice: Polars believes lengths and offsets, and ends the process
+    where one of them asks for more memory than there is.
+    """
+    import pyarrow as pa
+
+    try:
+        with pa.ipc.open_stream(pa.BufferReader(stream)) as reader:
+            reader.read_all().validate(full=True)
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+        refuse(path, f"its rows are not whole: {str(error).splitlines()[0]}", error)
 
 
 def _delta(path: str, fields: Fields, frame: pl.DataFrame) -> Delta:
