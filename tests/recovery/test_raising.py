@@ -134,7 +134,7 @@ def test_a_record_that_kills_its_process_is_named_and_nothing_is_lost(tmp_path):
         return program
 
     options = {"trigger": ab.available_now(4), "checkpoint": tmp_path / "ckpt", "parallelism": 2}
-    with pytest.raises(RunError, match="ends every process.*17"):
+    with pytest.raises(RunError, match=r"ends every process.*17"):
         made(deadly).start(master="local[2]", **options).await_termination(300)
     assert len(written(tmp_path / "out")) <= 16
     made(_harmless).start(master="local[2]", **options).await_termination(300)

@@ -14,7 +14,7 @@ from anabranch.runtime.assembly import Settings
 from anabranch.spark.executor import SparkExecutor
 from anabranch.testing import assert_same_rows, run_sequential
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.chaos]
 
 SCHEMA = {"t": pl.Int64, "k": pl.String, "n": pl.Int64, "kill": pl.String}
 
@@ -53,12 +53,7 @@ def program_of(kind, out, letters):
 
 
 @pytest.mark.parametrize(
-    ("kind", "exchange"),
-    [
-        ("dies", "files"),
-        pytest.param("dies", "shuffle", marks=pytest.mark.chaos),
-        pytest.param("loops", "files", marks=pytest.mark.chaos),
-    ],
+    ("kind", "exchange"), [("dies", "files"), ("dies", "shuffle"), ("loops", "files")]
 )
 def test_the_query_goes_on_without_them(spark_context, tmp_path, kind, exchange):
     out, letters = ab.sinks.Memory("out"), ab.sinks.Memory("letters")
