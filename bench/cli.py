@@ -1,4 +1,4 @@
-"""The command line: `python -m bench NAME [--peer P] [--json] [--quick] [--runs N] [--save]`.
+"""The command line: `python -m bench NAME [--json] [--quick] [--runs N] [--save] ...`.
 
 Standard output carries the result alone, as JSON or as a table; all else is on standard error.
 Exit 1: the benchmark failed, 2: it was called wrongly.
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 RUNS, QUICK_RUNS = 5, 3
 QUICK_PEER_RUNS = 1
 """A run beside a peer starts processes, each with a JVM of its own."""
+MINUTES = 10.0
+"""What takes as long as it is told writes no results files if it is told less."""
 
 
 def main(arguments: Sequence[str], folder: Path = results.FOLDER) -> int:
@@ -47,13 +49,16 @@ def main(arguments: Sequence[str], folder: Path = results.FOLDER) -> int:
         known = f"{bench.name} has {', '.join(bench.peers) or 'none'}"
         print(f"bench: no peer {chosen.peer!r}; {known}", file=sys.stderr)
         return 2
+    if chosen.minutes is not None and not bench.timed:
+        print(f"bench: {bench.name} takes as long as it takes: no --minutes", file=sys.stderr)
+        return 2
     try:
         report = _measured(bench, _settings(chosen))
     except Exception:  # noqa: BLE001 - whatever a benchmark raises, it has failed
         traceback.print_exc()
         return 1
     _show(report, as_json=chosen.json)
-    if chosen.save or not chosen.quick:
+    if chosen.save or not (chosen.quick or _shortened(chosen)):
         name = report.bench if chosen.peer is None else f"{report.bench}-{chosen.peer}"
         for file in results.save(report, folder, name):
             print(f"bench: wrote {file.name}", file=sys.stderr)
@@ -63,7 +68,13 @@ def main(arguments: Sequence[str], folder: Path = results.FOLDER) -> int:
 def _settings(chosen: argparse.Namespace) -> Settings:
     quick = QUICK_RUNS if chosen.peer is None else QUICK_PEER_RUNS
     default = quick if chosen.quick else RUNS
-    return Settings(runs=chosen.runs or default, quick=chosen.quick, peer=chosen.peer)
+    return Settings(
+        runs=chosen.runs or default, quick=chosen.quick, peer=chosen.peer, minutes=chosen.minutes
+    )
+
+
+def _shortened(chosen: argparse.Namespace) -> bool:
+    return chosen.minutes is not None and chosen.minutes < MINUTES
 
 
 def _measured(bench: registry.Bench, settings: Settings) -> Report:
@@ -93,6 +104,14 @@ def _runs(given: str) -> int:
     return runs
 
 
+def _minutes(given: str) -> float:
+    minutes = float(given)
+    if not 0 < minutes < float("inf"):
+        message = f"more than 0, got {given}"
+        raise argparse.ArgumentTypeError(message)
+    return minutes
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="bench",
@@ -107,6 +126,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--peer", metavar="P", help="measure beside another system: ysb has spark")
     parser.add_argument("--runs", type=_runs, metavar="N", help="runs of each system (5)")
+    parser.add_argument(
+        "--minutes",
+        type=_minutes,
+        metavar="N",
+        help="how long the soak takes (10); no results file if less",
+    )
     parser.add_argument("--save", action="store_true", help="write results files also if --quick")
     parser.add_argument("--list", action="store_true", help="say which benchmarks there are")
     return parser

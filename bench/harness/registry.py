@@ -38,6 +38,8 @@ class Bench:
     notes: tuple[str, ...]
     peers: tuple[str, ...] = ()
     """Systems that can be measured beside ours."""
+    timed: bool = False
+    """Whether it takes as long as it is told."""
 
 
 def descriptions(folder: Path = FOLDER) -> dict[str, str]:
@@ -53,7 +55,8 @@ def find(name: str) -> Bench:
         raise UnknownBenchError.among(name, list(known))
     module = importlib.import_module(f"bench.benches.{name}")
     notes, peers = (getattr(module, each, ()) for each in ("NOTES", "PEERS"))
-    return Bench(name, module.measure, notes, peers)
+    timed = getattr(module, "TIMED", False)
+    return Bench(name, module.measure, notes, peers, timed)
 
 
 def _first_line(file: Path) -> str:

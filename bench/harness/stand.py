@@ -16,13 +16,15 @@ Clock: TypeAlias = Callable[[], float]
 class Settings:
     """How much to measure; `quick` asks a benchmark for smaller inputs as well.
 
-    `peer` names another system that is to be measured beside ours.
+    `peer` names another system that is to be measured beside ours; `minutes` says how long what
+    takes as long as it is told is to take.
     """
 
     runs: int = 5
     warmups: int = 1
     quick: bool = False
     peer: str | None = None
+    minutes: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse to measure nothing."""

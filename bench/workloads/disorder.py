@@ -1,4 +1,4 @@
-"""Three ways in which events come out of order, each a permutation of a frame's rows.
+"""Four ways in which events come out of order, each a permutation of a frame's rows.
 
 Event times are untouched: what changes is when a row is delivered. All are pure functions of the
 frame and the seed.
@@ -79,6 +79,25 @@ def held_back(frame: pl.DataFrame, *, epoch_rows: int, share: float, seed: int) 
     numbers = np.arange(frame.height)
     late = mixer.fractions(numbers, seed=seed, field=0) < share
     return frame[np.lexsort((numbers, late, numbers // epoch_rows))]
+
+
+def early(frame: pl.DataFrame, *, by: int, share: float, seed: int) -> pl.DataFrame:
+    """About a share of the rows come so many rows before their place (StreamBox, figure 7).
+
+    With epochs of so many rows they belong behind the end of the epoch in which they arrive. A row
+    comes at most `by` rows behind the newest one before it.
+    """
+    return frame[early_order(frame.height, by=by, share=share, seed=seed)]
+
+
+def early_order(count: int, *, by: int, share: float, seed: int) -> npt.NDArray[np.int64]:
+    """Which of so many rows comes at each place where about a share of them come early."""
+    if by < 1 or not 0 <= share <= 1:
+        message = f"a share of {share} that is {by} rows early"
+        raise ValueError(message)
+    numbers = np.arange(count)
+    ahead = mixer.fractions(numbers, seed=seed, field=0) < share
+    return np.argsort(np.where(ahead, numbers - by, numbers), kind="stable")
 
 
 def _milliseconds(times: pl.Series) -> npt.NDArray[np.int64]:

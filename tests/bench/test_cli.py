@@ -35,7 +35,7 @@ def test_an_unknown_name_is_a_usage_error_that_says_what_exists(capsys):
     out, err = capsys.readouterr()
     assert "" == out
     assert (
-        "bench: no benchmark 'nope'; there are bundles, compile, kernels, ordering, shapes, start, streambox, ysb\n"
+        "bench: no benchmark 'nope'; there are bundles, compile, epochs, kernels, ordering, shapes, soak, start, streambox, ysb\n"
         == err
     )
 
@@ -45,9 +45,18 @@ def test_without_a_name_it_says_which_there_are(arguments, capsys):
     assert 0 == main(arguments)
 
     lines = capsys.readouterr().out.splitlines()
-    assert ["bundles", "compile", "kernels", "ordering", "shapes", "start", "streambox", "ysb"] == [
-        line.split()[0] for line in lines
-    ]
+    assert [
+        "bundles",
+        "compile",
+        "epochs",
+        "kernels",
+        "ordering",
+        "shapes",
+        "soak",
+        "start",
+        "streambox",
+        "ysb",
+    ] == [line.split()[0] for line in lines]
     assert all(len(line.split()) > 3 for line in lines)
 
 

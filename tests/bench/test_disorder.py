@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.workloads import disorder
+from bench.workloads import disorder, mixer
 
 FRAMES = st.lists(st.integers(0, 5000), max_size=200).map(
     lambda times: pl.DataFrame(
@@ -102,9 +102,43 @@ def test_about_the_share_is_held_back():
     assert abs(on_time - 6000) < 250  # 5 standard deviations
 
 
+@given(FRAMES, st.integers(1, 300), st.floats(0, 1), SEEDS)
+def test_early_rows_come_so_many_rows_before_their_place(frame, by, share, seed):
+    found = disorder.early(frame, by=by, share=share, seed=seed)
+
+    assert_permutation(frame, found)
+    newest = found["i"].cum_max()
+    assert all(newest - found["i"] <= by)
+    on_time = [i for i in order(found) if i not in _ahead(frame.height, share, seed)]
+    assert sorted(on_time) == on_time
+
+
+def _ahead(count, share, seed):
+    drawn = mixer.fractions(range(count), seed=seed, field=0)
+    return {i for i in range(count) if drawn[i] < share}
+
+
+def test_about_the_share_belongs_behind_the_watermark_of_the_epoch_in_which_it_comes():
+    """A watermark follows the newest row at the distance that makes no row late."""
+    found = order(disorder.early(pl.DataFrame({"i": range(50_000)}), by=10_000, share=0.4, seed=1))
+
+    for end in (20_000, 30_000, 40_000):
+        watermark = max(found[:end]) - 10_000
+        assert min(found[end:]) >= watermark
+        behind = sum(i >= watermark for i in found[end - 10_000 : end])
+        assert abs(behind - 4000) < 250  # 5 standard deviations
+
+
+@pytest.mark.parametrize(("by", "share"), [(0, 0.5), (10, 1.5), (10, -0.1)])
+def test_a_share_that_cannot_be_early_is_refused(by, share):
+    with pytest.raises(ValueError, match=r"rows early$"):
+        disorder.early_order(10, by=by, share=share, seed=0)
+
+
 @pytest.mark.parametrize(
     "shuffle",
     [
+        lambda frame, seed: disorder.early(frame, by=100, share=0.4, seed=seed),
         lambda frame, seed: disorder.delayed(frame, bound_ms=500, seed=seed),
         lambda frame, seed: disorder.delayed(frame, bound_ms=500, seed=seed, kind="zipf"),
         lambda frame, seed: disorder.held_back(frame, epoch_rows=100, share=0.4, seed=seed),

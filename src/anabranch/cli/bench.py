@@ -20,6 +20,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--quick", action="store_true", help="smaller inputs and fewer runs")
     command.add_argument("--peer", metavar="P", help="measure beside another system")
     command.add_argument("--runs", metavar="N", help="runs of each system")
+    command.add_argument("--minutes", metavar="N", help="how long the soak takes")
     command.add_argument("--save", action="store_true", help="write results files also if --quick")
     command.set_defaults(call=bench)
 
@@ -51,7 +52,7 @@ def bench(options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 def _given(options: argparse.Namespace) -> list[str]:
     given = [] if options.name is None else [options.name]
     given += [f"--{flag}" for flag in ("quick", "save") if getattr(options, flag)]
-    for name in ("peer", "runs"):
+    for name in ("peer", "runs", "minutes"):
         if (value := getattr(options, name)) is not None:
             given += [f"--{name}", value]
     return given

@@ -1,0 +1,1 @@
+"""What the soak runs, and what is looked at while it runs."""
