@@ -15,7 +15,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -29,7 +29,7 @@ from bench.harness.report import Row
 from bench.harness.stand import Stand
 from bench.harness.statistics import Metric, bare, compared
 from bench.soak import query as soaked
-from bench.soak.series import Series, behind
+from bench.soak.series import SHARE, Series, behind
 from bench.soak.usage import MB, PROC, Files, Processes, by_role, files_below, owned_directories
 
 TIMED = True
@@ -37,18 +37,20 @@ NOTES = (
     (
         "YSB's campaign views (windows of 10 s) and users' purchases counted by a Python function, "
         "from a generator without an end, epochs of 50,000 rows, on Spark, local[2], with a "
-        "checkpoint, into Parquet files. runs: how many samples a quarter has, one every 2 s."
+        "checkpoint, into Parquet files. first, last: the quarters of what was seen behind the "
+        "warm-up, one sample every 2 s; slope: the growth a minute of a line through all of it."
     ),
     (
         "Not counted is the warm-up: a fifth of the time, and at least 150 commits, of which the "
         "last 100 are kept, with the files of state that they need. flat: the median of the last "
         "quarter is at most 5 % above that of the first, and a little (16 MB, 4 threads or "
-        "descriptors, 64 files). slope: the growth a minute of a line through all samples."
+        "descriptors, 64 files)."
     ),
     (
-        "memory: what of it is resident, shared pages in each process. heap: what of the JVM's was "
-        "alive at its last collections. output is what the sinks have published: it grows by "
-        "design. The output was compared with its closed form, all of it."
+        "memory: what of it is resident, shared pages in each process. heap: what the JVM still "
+        "holds after a collection that was asked for, behind the warm-up and at the end. output is "
+        "what the sinks have published: it grows by design. All of it was compared with its closed "
+        "form."
     ),
 )
 
@@ -61,6 +63,8 @@ LEAST = 8
 SLACK = {"MB": 16.0, "threads": 4.0, "descriptors": 4.0, "processes": 0.0, "files": 64.0}
 GROWS = "output"
 """The case that is to grow."""
+FIRST, LAST = "first", "last"
+"""Quarters, as systems of a report."""
 
 _Figures = dict[tuple[str, str, str], float]
 """By case, metric and unit."""
@@ -84,8 +88,8 @@ def measure(stand: Stand) -> list[Row]:
     default = QUICK_MINUTES if stand.settings.quick else MINUTES
     seconds = 60 * (stand.settings.minutes or default)
     with tempfile.TemporaryDirectory(prefix="anabranch-soak-") as home:
-        samples = _soaked(Path(home), seconds)
-    rows, notes = told(samples[_warm(samples, seconds) :])
+        samples, live = _soaked(Path(home), seconds)
+    rows, notes = told(samples[_warm(samples, seconds) :], live)
     stand.notes.append(f"{seconds / 60:g} minutes, {len(samples)} samples with the warm-up's.")
     stand.notes.extend(notes)
     return rows
@@ -100,21 +104,25 @@ def _warm(samples: Sequence[Sample], seconds: float) -> int:
 # Running
 
 
-def _soaked(home: Path, seconds: float) -> list[Sample]:
-    """Run for so long; everything that was seen."""
+def _soaked(home: Path, seconds: float) -> tuple[list[Sample], tuple[float, float]]:
+    """Run for so long; everything that was seen, and the heap behind the warm-up and at the end."""
     output, checkpoint = home / "out", home / "checkpoint"
     samples: list[Sample] = []
+    live: list[float] = []
     with _running(soaked.program(output), checkpoint) as (query, sc):
-        for sample in _watched(query, sc, home, min(SAMPLE_S, seconds / 60)):
+        for sample in _watched(query, home, min(SAMPLE_S, seconds / 60)):
             samples.append(sample)
+            if not live and _warm(samples, seconds) < len(samples):
+                live.append(_live(sc))
             # On a slow machine it takes longer until there is something to compare.
             if sample.at >= seconds and len(samples) - _warm(samples, seconds) >= LEAST:
                 break
             _tell(samples, seconds)
+        live.append(_live(sc))
         query.stop()
         rows = query.statistics()["rows"]
     soaked.require_right(output, rows)
-    return samples
+    return samples, (live[0], live[-1])
 
 
 @contextmanager
@@ -132,14 +140,14 @@ def _running(program: ab.Program, checkpoint: Path) -> Iterator[tuple[Query, Any
         attached.stop()
 
 
-def _watched(query: Query, sc: Any, home: Path, every: float) -> Iterator[Sample]:
+def _watched(query: Query, home: Path, every: float) -> Iterator[Sample]:
     """Look at it again and again, from its first commit on."""
     began: float | None = None
     while not query.await_termination(every):
         if began is None and query.last_progress is not None:
             began = time.monotonic()
         if began is not None:
-            yield _sample(query, sc, home, time.monotonic() - began)
+            yield _sample(query, home, time.monotonic() - began)
     message = "the query ended by itself"
     raise RuntimeError(message)
 
@@ -152,12 +160,11 @@ def _tell(samples: Sequence[Sample], seconds: float) -> None:
         print(f"bench: {_line(sample, seconds)}", file=sys.stderr, flush=True)
 
 
-def _sample(query: Query, sc: Any, home: Path, at: float) -> Sample:
+def _sample(query: Query, home: Path, at: float) -> Sample:
     totals = query.statistics()
     figures: _Figures = {}
     for role, held in by_role(os.getpid()).items():
         figures |= _of_processes(role, held)
-    figures["jvm", "heap", "MB"] = _heap(sc) / MB
     for name, folders in _places(home).items():
         found = [files_below(folder) for folder in folders]
         total = Files(sum(each.count for each in found), sum(each.size for each in found))
@@ -190,11 +197,11 @@ def _places(home: Path) -> dict[str, list[Path]]:
     }
 
 
-def _heap(sc: Any) -> int:
-    """Bytes of the heap that were alive when each part of it was last collected."""
-    beans = sc._jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()  # noqa: SLF001
-    usages = (bean.getCollectionUsage() for bean in beans)
-    return sum(usage.getUsed() for usage in usages if usage is not None)
+def _live(sc: Any) -> float:
+    """MB of the JVM's heap that are still held after a collection."""
+    sc._jvm.System.gc()  # noqa: SLF001 - there is no other way to ask
+    beans = sc._jvm.java.lang.management.ManagementFactory  # noqa: SLF001
+    return float(beans.getMemoryMXBean().getHeapMemoryUsage().getUsed()) / MB
 
 
 def _line(sample: Sample, seconds: float) -> str:
@@ -212,10 +219,12 @@ def _line(sample: Sample, seconds: float) -> str:
 # Telling
 
 
-def told(samples: Sequence[Sample]) -> tuple[list[Row], list[str]]:
+def told(samples: Sequence[Sample], live: tuple[float, float]) -> tuple[list[Row], list[str]]:
     """Rows, and in words what is flat, what is not, and whether old commits were removed."""
     at = tuple(each.at for each in samples)
-    rows, grown = _rates(samples), []
+    heap = {LAST: live[1:], FIRST: live[:1]}
+    rows = [*_rates(samples), *compared(Metric("jvm", "heap", "MB"), heap, [(LAST, FIRST)])]
+    grown = ["jvm heap"] if live[1] > live[0] * SHARE + SLACK["MB"] else []
     for case, metric, unit in dict.fromkeys(key for each in samples for key in each.figures):
         series = Series(at, tuple(each.figures.get((case, metric, unit), 0.0) for each in samples))
         rows += _compared(Metric(case, metric, unit), series)
@@ -233,13 +242,10 @@ def _rates(samples: Sequence[Sample]) -> list[Row]:
 
 
 def _compared(metric: Metric, series: Series) -> list[Row]:
-    quarters: Mapping[str, Sequence[float]] = {
-        "last-quarter": series.last,
-        "first-quarter": series.first,
-    }
-    pairs = [("last-quarter", "first-quarter")] if statistics.median(series.first) else []
+    quarters = {LAST: series.last, FIRST: series.first}
+    pairs = [(LAST, FIRST)] if statistics.median(series.first) else []
     slope = Metric(metric.case, f"{metric.name}_slope", f"{metric.unit}/min")
-    return [*compared(metric, quarters, pairs), bare(slope, "whole", [series.a_minute])]
+    return [*compared(metric, quarters, pairs), bare(slope, "all", [series.a_minute])]
 
 
 def _retention(samples: Sequence[Sample]) -> str:

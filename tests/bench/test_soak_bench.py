@@ -16,6 +16,8 @@ from bench.harness.stand import Settings, Stand
 from bench.soak import query, usage
 from bench.workloads import ysb
 
+LIVE = (90.0, 91.0)
+
 
 def sample(at, **figures):
     made = int(10 * at)
@@ -35,15 +37,15 @@ def by_place(rows):
 
 
 def test_what_stays_is_flat_and_output_may_grow():
-    rows, notes = soak.told([sample(60.0 * n) for n in range(1, 9)])
+    rows, notes = soak.told([sample(60.0 * n) for n in range(1, 9)], LIVE)
 
     found = by_place(rows)
     assert ["All but the output is flat.", notes[1]] == notes
     assert "Retention works: 4,800 commits were made, at most 100 files kept." == notes[1]
-    last = found["output", "files", "last-quarter"]
-    assert [45_000.0, "first-quarter", 5.0] == [last.value, last.against, last.ratio]
-    assert pytest.approx(6000.0) == found["output", "files_slope", "whole"].value
-    assert pytest.approx(10_000.0) == found["query", "throughput", "last-quarter"].value
+    last = found["output", "files", "last"]
+    assert [45_000.0, "first", 5.0] == [last.value, last.against, last.ratio]
+    assert pytest.approx(6000.0) == found["output", "files_slope", "all"].value
+    assert pytest.approx(10_000.0) == found["query", "throughput", "last"].value
 
 
 @pytest.mark.parametrize(
@@ -57,7 +59,7 @@ def test_what_stays_is_flat_and_output_may_grow():
 def test_what_grows_is_told(figure, values, says):
     samples = [sample(60.0 * n, **{figure: float(v)}) for n, v in enumerate(values, 1)]
 
-    _, (verdict, _) = soak.told(samples)
+    _, (verdict, _) = soak.told(samples, LIVE)
 
     assert f"NOT FLAT: {says}." == verdict
 
@@ -67,16 +69,24 @@ def test_commits_that_are_all_kept_are_told():
         sample(60.0 * n, **{"checkpoint-commits_files_files": 600.0 * n}) for n in range(1, 9)
     ]
 
-    _, (verdict, retention) = soak.told(samples)
+    _, (verdict, retention) = soak.told(samples, LIVE)
 
     assert "checkpoint-commits files" in verdict
     assert retention.startswith("Retention DOES NOT WORK: 4,800 commits")
 
 
-def test_what_is_zero_has_no_ratio():
-    rows, _ = soak.told([sample(60.0 * n) for n in range(1, 9)])
+@pytest.mark.parametrize(("end", "flat"), [(120.0, True), (122.0, False)])
+def test_a_heap_that_grows_is_told(end, flat):
+    rows, (verdict, _) = soak.told([sample(60.0 * n) for n in range(1, 9)], (100.0, end))
 
-    last = by_place(rows)["staging", "files", "last-quarter"]
+    assert end == by_place(rows)["jvm", "heap", "last"].value
+    assert flat is ("jvm heap" not in verdict)
+
+
+def test_what_is_zero_has_no_ratio():
+    rows, _ = soak.told([sample(60.0 * n) for n in range(1, 9)], LIVE)
+
+    last = by_place(rows)["staging", "files", "last"]
     assert [0.0, None, None] == [last.value, last.against, last.ratio]
 
 
@@ -215,9 +225,9 @@ def test_a_soak_sees_all_there_is(monkeypatch):
 
     found = by_place(rows)
     for role in ("driver", "jvm", "lanes", "heads"):
-        assert found[role, "memory", "last-quarter"].value > 10
-        assert found[role, "threads", "last-quarter"].value >= 1
-    assert found["checkpoint", "files", "last-quarter"].value > 3
-    assert found["output", "files_slope", "whole"].value > 0
-    assert found["jvm", "heap", "last-quarter"].high > 1
+        assert found[role, "memory", "last"].value > 10
+        assert found[role, "threads", "last"].value >= 1
+    assert found["checkpoint", "files", "last"].value > 3
+    assert found["output", "files_slope", "all"].value > 0
+    assert found["jvm", "heap", "last"].high > 1
     assert any("commits were made" in note for note in stand.notes)
