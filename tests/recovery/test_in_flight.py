@@ -60,7 +60,7 @@ class Failing(InlineExecutor):
         self.read, self.then = set(), None
         self.void, self.parents = set(), []
 
-    def run(self, heads, lanes):
+    def run(self, heads, lanes, merges=()):
         hit = self.left and any(
             item.epoch == self.at and self._deployment.stages[each.stage].level == self.level
             for job in lanes.values()
@@ -68,15 +68,15 @@ class Failing(InlineExecutor):
             for item in each.items
         )
         if not hit:
-            return self.noted(heads, lanes, super().run(heads, lanes))
+            return self.noted(heads, lanes, super().run(heads, lanes, merges))
         self.left -= 1
         self.then = frozenset(self.read) if self.then is None else self.then
         if self.how == "before":
             raise JobFailed("nothing was done")
         if self.how == "forget":
             self._processes.pop(max(lanes), None)
-            return self.noted(heads, lanes, super().run(heads, lanes))
-        done = super().run(heads, lanes)
+            return self.noted(heads, lanes, super().run(heads, lanes, merges))
+        done = super().run(heads, lanes, merges)
         self.void |= {each.version for lane in done.lanes.values() for each in lane.stages}
         raise JobFailed("the answer was lost")
 

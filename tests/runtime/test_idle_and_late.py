@@ -303,10 +303,10 @@ class Witness:
         self.since = {}
         look = intake.look
 
-        def looked(now):
+        def looked(now, limit=None):
             empty = {p for p, end in self.world.taps.latest().items() if intake.positions[p] == end}
             self.since = {p: self.since.get(p, now) for p in empty}
-            offer = look(now)
+            offer = look(now, limit)
             silent = {p for p, since in self.since.items() if now - since >= IDLE_AFTER}
             expected = silent - self.world.taps.ended
             self.idle_seen += len(expected)
