@@ -78,14 +78,22 @@ class PaneState:
         return replace(self, layers=(*settled, *newer), base=version)
 
     def _settled(self, layers: Sequence[Layer]) -> list[Layer]:
-        """The same partials, where too many layers are of one size in one layer."""
-        settled = list[Layer]()
+        """The same partials, where too many layers are of one size in one layer.
+
+        First it is settled which belong together, then they are added up, all at once: to add the
+        layers of many epochs one by one to those before them takes two to three times as long.
+        """
+        groups = list[tuple[Layer, ...]]()
         for layer in layers:
-            settled.append(layer)
-            while (count := _alike(settled)) > layer.layout.value:
-                frames = [each.frame for each in settled[-count:]]
-                settled[-count:] = [replace(layer, frame=self.windows.merged(frames))]
-        return settled
+            groups.append((layer,))
+            while (count := _alike(groups)) > layer.layout.value:
+                groups[-count:] = [tuple(each for group in groups[-count:] for each in group)]
+        return [self._together(group) for group in groups]
+
+    def _together(self, group: Sequence[Layer]) -> Layer:
+        if len(group) == 1:
+            return group[0]
+        return replace(group[-1], frame=self.windows.merged([each.frame for each in group]))
 
     def whole(self) -> pl.DataFrame:
         """All partials that still count."""
@@ -110,11 +118,14 @@ class PaneState:
             raise LookupError(message)
 
 
-def _alike(layers: Sequence[Layer]) -> int:
-    """How many of the last layers are at most twice as large as the last one."""
-    most = 2 * layers[-1].frame.height
-    larger = (at for at, each in enumerate(reversed(layers[:-1]), 1) if each.frame.height > most)
-    return next(larger, len(layers))
+def _alike(groups: Sequence[Sequence[Layer]]) -> int:
+    """How many of the last groups are at most twice as large as the last one, before they are one.
+
+    Added up a group is no larger, so one that is larger than others stays larger.
+    """
+    sizes = [sum(each.frame.height for each in group) for group in groups]
+    larger = (at for at, size in enumerate(reversed(sizes[:-1]), 1) if size > 2 * sizes[-1])
+    return next(larger, len(groups))
 
 
 def _without(frame: pl.DataFrame, closed: int | None) -> pl.DataFrame:
