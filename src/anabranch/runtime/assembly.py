@@ -92,12 +92,21 @@ class Assembled:
     """What has changed since the run before, a sentence each, as far as state is concerned."""
 
 
-def assemble(graph: Graph, settings: Settings, executor: Executor, clock: Clock) -> Assembled:
-    """Put a query together; whatever was opened is closed again if it cannot be."""
+def assemble(
+    graph: Graph,
+    settings: Settings,
+    executor: Executor,
+    clock: Clock,
+    open_store: Callable[[Path, Durability], LocalStore] | None = None,
+) -> Assembled:
+    """Put a query together; whatever was opened is closed again if it cannot be.
+
+    `open_store` opens the checkpoint for the driver; the test kit's own dies when told.
+    """
     plan = plan_of(graph)
     with ExitStack() as stack:
         root = _checkpoint(settings, stack)
-        store = LocalStore(root, settings.durability)
+        store = (open_store or LocalStore)(root, settings.durability)
         durability = settings.durability
         sinks = {
             op.name: op.sink.with_durability(durability).called(graph.name, op.name)
