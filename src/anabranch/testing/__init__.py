@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from anabranch.program.log import Cut
     from anabranch.testing.clock import MockClock
     from anabranch.testing.compare import assert_same_rows
+    from anabranch.testing.equivalence import assert_same_as_sequential
     from anabranch.testing.oracle import run_sequential
     from anabranch.testing.sources import ABORT, EOF, PAUSE, TestingSource
     from anabranch.testing.strategies import cuts, programs, streams
@@ -18,6 +19,7 @@ _HOMES = {
     "anabranch.program.log": "Cut",
     "anabranch.testing.clock": "MockClock",
     "anabranch.testing.compare": "assert_same_rows",
+    "anabranch.testing.equivalence": "assert_same_as_sequential",
     "anabranch.testing.oracle": "run_sequential",
     "anabranch.testing.sources": "ABORT EOF PAUSE TestingSource",
     "anabranch.testing.strategies": "cuts programs streams",
@@ -31,6 +33,7 @@ __all__ = [
     "Cut",
     "MockClock",
     "TestingSource",
+    "assert_same_as_sequential",
     "assert_same_rows",
     "cuts",
     "programs",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
@@ -26,19 +27,54 @@ def assert_same_rows(
     >>> assert_same_rows([{"x": 0.1 + 0.2}], [{"x": 0.3}])
     """
     __tracebackhide__ = True
+    found = first_difference(expected, actual, ordered=ordered, within=within)
+    if found is None:
+        return
+    number, left, right = found.number, found.expected, found.actual
+    if number < min(len(left), len(right)):
+        message = (
+            f"row {number} differs:\n"
+            f"  expected {dict(left[number])}\n  actual   {dict(right[number])}"
+        )
+        raise AssertionError(message)
+    longer, name = (left, "missing") if len(left) > len(right) else (right, "too many")
+    extra = dict(longer[number])
+    message = f"{len(left)} rows expected, {len(right)} came; the first {name}: {extra}"
+    raise AssertionError(message)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where two outputs part; sorted if their order is none."""
+
+    number: int
+    """Of the first row that differs, or that one of the two has not."""
+    expected: Rows
+    actual: Rows
+
+
+def first_difference(
+    expected: Rows,
+    actual: Rows,
+    *,
+    ordered: bool = True,
+    within: Mapping[str, float] | None = None,
+) -> Difference | None:
+    """Where two outputs part, as `assert_same_rows` judges them; None: they are the same.
+
+    >>> first_difference([{"n": 1}, {"n": 2}], [{"n": 1}]).number
+    1
+    """
     errors = within or {}
     left, right = list(expected), list(actual)
     if not ordered:
         left, right = sorted(left, key=_rough), sorted(right, key=_rough)
     for number, (one, other) in enumerate(zip(left, right, strict=False)):
         if not _same_row(one, other, errors):
-            message = f"row {number} differs:\n  expected {dict(one)}\n  actual   {dict(other)}"
-            raise AssertionError(message)
+            return Difference(number, left, right)
     if len(left) != len(right):
-        longer, name = (left, "missing") if len(left) > len(right) else (right, "too many")
-        extra = dict(longer[min(len(left), len(right))])
-        message = f"{len(left)} rows expected, {len(right)} came; the first {name}: {extra}"
-        raise AssertionError(message)
+        return Difference(min(len(left), len(right)), left, right)
+    return None
 
 
 def same_value(one: Any, other: Any, error: float = FLOAT_TOLERANCE) -> bool:
