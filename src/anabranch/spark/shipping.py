@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,13 @@ def shipped(deployment: Deployment, graph: Graph) -> bytes:
     with _by_value(_modules(graph), cloudpickle):
         data: bytes = cloudpickle.dumps(deployment)
     return data
+
+
+def travelled(value: Any) -> Any:
+    """A value as a task has it, to see whether it can be sent to one."""
+    from pyspark import cloudpickle
+
+    return pickle.loads(cloudpickle.dumps(value))  # noqa: S301 - made one call before
 
 
 @contextmanager

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from anabranch.testing.compare import assert_same_rows
     from anabranch.testing.equivalence import assert_same_as_sequential
     from anabranch.testing.oracle import run_sequential
+    from anabranch.testing.sink_contract import check_sink
+    from anabranch.testing.source_contract import check_source
     from anabranch.testing.sources import ABORT, EOF, PAUSE, TestingSource
     from anabranch.testing.strategies import cuts, programs, streams
 
@@ -21,6 +23,8 @@ _HOMES = {
     "anabranch.testing.compare": "assert_same_rows",
     "anabranch.testing.equivalence": "assert_same_as_sequential",
     "anabranch.testing.oracle": "run_sequential",
+    "anabranch.testing.sink_contract": "check_sink",
+    "anabranch.testing.source_contract": "check_source",
     "anabranch.testing.sources": "ABORT EOF PAUSE TestingSource",
     "anabranch.testing.strategies": "cuts programs streams",
 }
@@ -35,6 +39,8 @@ __all__ = [
     "TestingSource",
     "assert_same_as_sequential",
     "assert_same_rows",
+    "check_sink",
+    "check_source",
     "cuts",
     "programs",
     "run_sequential",

@@ -1,0 +1,427 @@
+"""Our own sources keep the contract; of sources that break one rule each, that rule is told."""
+
+import re
+import threading
+from datetime import datetime
+from itertools import count
+from typing import Any
+
+import polars as pl
+import pytest
+
+import anabranch as ab
+from anabranch.errors import ProgramError
+from anabranch.testing import ABORT, EOF, MockClock, TestingSource, check_source
+from anabranch.testing.source_contract import SourceRule
+
+ROWS = [{"n": n, "s": f"row {n}", "at": datetime(2024, 1, 1, 0, n)} for n in range(23)]
+
+
+def frame(first, rows):
+    return pl.DataFrame({"n": range(first, first + rows)})
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 5])
+def test_records_keep_the_contract(partitions):
+    check_source(ab.sources.Records(ROWS, partitions=partitions), event_time="at")
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("rows", [None, 40])
+def test_generators_keep_the_contract(rows, partitions):
+    make = {"schema": {"n": pl.Int64}, "rows": rows, "partitions": partitions}
+    check_source(ab.sources.Generator(lambda i: {"n": i * i}, **make))
+    check_source(
+        ab.sources.Generator(lambda numbers: numbers.alias("n").to_frame(), vectorized=True, **make)
+    )
+
+
+def test_sources_that_follow_a_clock_keep_the_contract():
+    clock = MockClock(start=1_000.0)
+    generator = ab.sources.Generator(
+        lambda i: {"n": i}, schema={"n": pl.Int64}, rows=30, rate=10, partitions=2, clock=clock
+    )
+    check_source(generator, advance=lambda: clock.advance(1))
+    check_source(generator, advance=lambda: clock.advance(10))
+    check_source(
+        ab.sources.Rate(20, clock=clock),
+        advance=lambda: clock.advance(1),
+        again=lambda: ab.sources.Rate(20, clock=clock),
+        event_time="timestamp",
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+@pytest.mark.parametrize("bounded", [False, True])
+def test_files_keep_the_contract(suffix, bounded, tmp_path):
+    def put(number):
+        write = pl.DataFrame.write_parquet if suffix == "parquet" else pl.DataFrame.write_ipc
+        write(frame(10 * number, 4 + number), tmp_path / f"{number}.{suffix}")
+
+    for number in (3, 1, 0, 4):
+        put(number)
+    numbers = count(5)
+
+    def make():
+        return ab.sources.Files(tmp_path, bounded=bounded)
+
+    check_source(make())
+    check_source(make(), advance=lambda: put(next(numbers)), again=make)
+    put(2)
+    check_source(make(), advance=lambda: put(next(numbers)), again=make)
+
+
+def test_the_testing_source_keeps_the_contract():
+    items = [{"n": 1}, {"n": 2}, EOF, {"n": 3}, ABORT, EOF, {"n": 4}]
+    check_source(TestingSource([*items, *items]))
+
+
+class Good(ab.sources.Source):
+    """Numbers in two partitions; which ones is found out at the first look, and remembered."""
+
+    schema = pl.Schema({"n": pl.Int64(), "s": pl.String()})
+    looks = count(1)
+
+    def __init__(self):
+        self.sizes = {0: 12, "b": 9}
+        self.base = None
+
+    def partitions(self):
+        return list(self.sizes)
+
+    def latest(self):
+        if self.base is None:
+            self.base = 100 * next(self.looks)
+        return dict(self.sizes)
+
+    def plan(self, start, end):
+        return [
+            (partition, start[partition], end[partition], self.base)
+            for partition in self.sizes
+            if partition in end
+        ]
+
+    def read(self, split):
+        partition, start, end, base = split
+        rows = [self.row(partition, base + number) for number in range(start, end)]
+        yield from pl.DataFrame(rows, self.schema, orient="row").to_arrow().to_batches()
+
+    def row(self, partition, number):
+        return {"n": number, "s": f"{partition} {number}"}
+
+    def memory(self):
+        return {"base": self.base}
+
+    def recall(self, memory):
+        self.base = memory["base"]
+
+    def grow(self):
+        self.sizes[0] += 5
+
+
+def test_one_of_ones_own_keeps_the_contract():
+    source = Good()
+    check_source(source)
+    check_source(source, advance=source.grow, rows=8, event_time="n")
+    assert 17 == source.sizes[0]
+
+
+class NoSchema(Good):
+    schema: Any = None
+
+
+class NoColumns(Good):
+    schema = pl.Schema()
+
+
+class OneNameTwice(Good):
+    def partitions(self):
+        return [0, 0]
+
+
+class OtherOrder(Good):
+    turns = count()
+
+    def partitions(self):
+        return [0, "b"] if next(self.turns) % 2 else ["b", 0]
+
+
+class StrangeNames(Good):
+    def partitions(self):
+        return [0, ("b", 1)]
+
+
+class NoLatest(Good):
+    def latest(self):
+        return {0: super().latest()[0]}
+
+
+class Tuples(Good):
+    def latest(self):
+        return {partition: (size,) for partition, size in super().latest().items()}
+
+
+class OtherTypes(Good):
+    def read(self, split):
+        for batch in super().read(split):
+            yield from (
+                pl.DataFrame(batch).with_columns(pl.col("n").cast(pl.Int32)).to_arrow().to_batches()
+            )
+
+
+class NoBatches(Good):
+    def read(self, split):
+        return map(pl.DataFrame, super().read(split))
+
+
+class OtherEachTime(Good):
+    reads = count()
+
+    def row(self, partition, number):
+        return {"n": number, "s": str(next(self.reads))}
+
+
+class EndIncluded(Good):
+    def read(self, split):
+        partition, start, end, base = split
+        return super().read((partition, start, end + 1, base))
+
+
+class Overlap(Good):
+    def read(self, split):
+        partition, start, end, base = split
+        return super().read((partition, start - 1 if 0 < start < end else start, end, base))
+
+
+class Gap(Good):
+    def read(self, split):
+        partition, start, end, base = split
+        return super().read((partition, start + 1 if 0 < start < end else start, end, base))
+
+
+class BeyondTheEnd(Good):
+    def limit(self, partition, start, end, rows):
+        return start + rows
+
+
+class BackFromTheStart(Good):
+    def limit(self, partition, start, end, rows):
+        return start - 1 if start == 3 else super().limit(partition, start, end, rows)
+
+
+class AllAtOnce(Good):
+    def limit(self, partition, start, end, rows):
+        return end
+
+
+class StandsStill(Good):
+    def limit(self, partition, start, end, rows):
+        return start if start == 2 else super().limit(partition, start, end, rows)
+
+
+class PartitionsTurned(Good):
+    def plan(self, start, end):
+        return super().plan(start, end)[::-1]
+
+
+class Locked(Good):
+    def __init__(self):
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+class LockedByALook(Good):
+    def latest(self):
+        self.lock = threading.Lock()
+        return super().latest()
+
+
+class LockedSplit:
+    def __init__(self, given):
+        self.given, self.lock = given, threading.Lock()
+
+
+class LockedSplits(Good):
+    def plan(self, start, end):
+        return [LockedSplit(split) for split in super().plan(start, end)]
+
+    def read(self, split):
+        return super().read(split.given)
+
+
+class ReadsByWhatStaysHere(Good):
+    def read(self, split):
+        return super().read(split) if self.base is not None else iter(())
+
+    def __getstate__(self):
+        return {**vars(self), "base": None}
+
+
+class FrameOfAllColumns(Good):
+    def frame(self, split, columns=None):
+        return super().frame(split)
+
+
+class FrameOfOtherTypes(Good):
+    def frame(self, split, columns=None):
+        return super().frame(split, columns).with_columns(pl.all().cast(pl.String))
+
+
+class FrameWithoutARow(Good):
+    def frame(self, split, columns=None):
+        return super().frame(split, columns)[1:]
+
+
+class StrangeMemory(Good):
+    def memory(self):
+        return {1: self.base}
+
+
+class Forgetful(Good):
+    def plan(self, start, end):
+        self.latest()
+        return super().plan(start, end)
+
+    def recall(self, memory):
+        """Begins anew."""
+
+
+class BackInANewProcess(Good):
+    def memory(self):
+        self.known = 5
+        return super().memory()
+
+    def recall(self, memory):
+        super().recall(memory)
+        self.sizes = {0: 5, "b": 5}
+
+
+class BackLater(Good):
+    def grow(self):
+        self.sizes[0] -= 2
+
+
+class BackWithoutNumbers(Good):
+    """Offsets that only the source can read."""
+
+    def latest(self):
+        return {partition: [size] for partition, size in super().latest().items()}
+
+    def first(self, partition):
+        return [0]
+
+    def limit(self, partition, start, end, rows):
+        return [min(start[0] + rows, end[0])]
+
+    def plan(self, start, end):
+        return [(p, s[0], e[0], self.base) for p, s in start.items() for e in [end[p]]]
+
+    def grow(self):
+        self.sizes[0] = 3
+
+
+class NewOneFirst(Good):
+    def grow(self):
+        self.sizes = {"a": 3, **self.sizes}
+
+
+class LosesOne(Good):
+    def grow(self):
+        del self.sizes["b"]
+
+
+class FinishedTooSoon(Good):
+    def finished(self, partition):
+        return partition == "b"
+
+    def end(self):
+        return {0: 20, "b": 20}
+
+
+class FinishedAndGrows(Good):
+    def finished(self, partition):
+        return True
+
+
+class HintsAtTooMuch(Good):
+    def hint(self):
+        return 10**6
+
+
+BROKEN = [
+    (NoSchema, SourceRule.SCHEMA, "schema must map column names to Polars types, got None"),
+    (NoColumns, SourceRule.SCHEMA, r"Schema\(\)"),
+    (OneNameTwice, SourceRule.PARTITIONS, r"\[0, 0\]"),
+    (OtherOrder, SourceRule.PARTITIONS, r"\[0, 'b'\]"),
+    (StrangeNames, SourceRule.PARTITIONS, r"\('b', 1\)"),
+    (NoLatest, SourceRule.LATEST, r"\[0\]"),
+    (Tuples, SourceRule.OFFSETS, r"\(12,\), from latest of partition 0"),
+    (OtherTypes, SourceRule.BATCHES, "column 'n' is Int32, expected Int64"),
+    (NoBatches, SourceRule.BATCHES, "DataFrame"),
+    (OtherEachTime, SourceRule.REPEATED, "12 records, number 0: {'n': .*"),
+    (EndIncluded, SourceRule.NOTHING, r"\[{'n': .*"),
+    (Overlap, SourceRule.JOINED, "13 records, number 1: .*"),
+    (Gap, SourceRule.JOINED, "11 records, number 1: .*"),
+    (BeyondTheEnd, SourceRule.LIMIT_BETWEEN, "100"),
+    (BackFromTheStart, SourceRule.LIMIT_BETWEEN, "2"),
+    (AllAtOnce, SourceRule.LIMIT_ROWS, "12 rows"),
+    (StandsStill, SourceRule.LIMIT_GOES_ON, "2 after many steps of 1 rows"),
+    (PartitionsTurned, SourceRule.PLANNED, "21 records, number 0: {'n': .*, 's': 'b .*"),
+    (Locked, SourceRule.TRAVELS, "TypeError: cannot pickle '_thread.lock' object"),
+    (LockedByALook, SourceRule.TRAVELS_LATER, "TypeError: cannot pickle '_thread.lock' object"),
+    (LockedSplits, SourceRule.SPLITS_TRAVEL, "TypeError: cannot pickle '_thread.lock' object"),
+    (ReadsByWhatStaysHere, SourceRule.COPIES, "0 records"),
+    (FrameOfAllColumns, SourceRule.FRAMES, r"\['n', 's'\]"),
+    (FrameOfOtherTypes, SourceRule.FRAMES, "{'n': String, 's': String}"),
+    (FrameWithoutARow, SourceRule.FRAMES, "11 records, number 0: .*"),
+    (StrangeMemory, SourceRule.MEMORY, r"{1: \d+}"),
+    (Forgetful, SourceRule.RECALLED, "12 records, number 0: .*"),
+    (BackInANewProcess, SourceRule.NOT_BACK, "5, in a new process"),
+    (BackLater, SourceRule.NOT_BACK, "10, later"),
+    (BackWithoutNumbers, SourceRule.NOT_BACK, r"\[3\], later"),
+    (NewOneFirst, SourceRule.NEW_PARTITIONS, r"\['a', 0, 'b'\]"),
+    (LosesOne, SourceRule.NEW_PARTITIONS, r"\[0\]"),
+    (FinishedTooSoon, SourceRule.FINISHED, "9"),
+    (FinishedAndGrows, SourceRule.FINISHED_FOR_EVER, "17"),
+    (HintsAtTooMuch, SourceRule.HINTED, "{'n': .*"),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "rule", "found"), BROKEN, ids=lambda each: getattr(each, "__name__", "")
+)
+def test_a_broken_rule_is_told(kind, rule, found):
+    source = kind()
+
+    with pytest.raises(AssertionError) as failed:
+        check_source(source, advance=source.grow, event_time="n")
+
+    lines = str(failed.value).splitlines()
+    assert f"broken: {rule.value}" == lines[0]
+    assert lines[1].startswith("  expected  ")
+    assert re.fullmatch(f"  found     (?:{found})", lines[2]), lines[2]
+    assert lines[3].startswith("  so        ")
+
+
+def test_every_rule_can_fail():
+    assert set(SourceRule) == {rule for _, rule, _ in BROKEN}
+
+
+def test_offsets_that_are_no_numbers_need_no_limit():
+    """The default cannot count them, and cuts nothing: that is slow, not wrong."""
+
+    class Uncut(BackWithoutNumbers):
+        limit = ab.sources.Source.limit
+
+    check_source(Uncut())
+
+
+def test_a_source_without_records_proves_nothing():
+    empty = ab.sources.Records([], schema={"n": pl.Int64})
+    with pytest.raises(ProgramError, match=r"^check_source: the source holds no records"):
+        check_source(empty)
+    with pytest.raises(ProgramError, match=r"^check_source: the source holds no records"):
+        check_source(empty, advance=lambda: None)
+    with pytest.raises(ProgramError, match=r"^check_source: not a source: 7"):
+        check_source(7)
