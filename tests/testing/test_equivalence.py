@@ -1,6 +1,7 @@
 """The check that users run on their programs: what it lets pass, and what it cannot be deceived by."""
 
 import re
+from contextlib import nullcontext
 from itertools import count
 
 import polars as pl
@@ -11,11 +12,12 @@ from hypothesis import strategies as st
 import anabranch as ab
 from anabranch.compiler.compile import plan_of
 from anabranch.errors import ProgramError, RunError
+from anabranch.runtime import assembly
 from anabranch.runtime.intake import Intake
 from anabranch.state.commits import Commits
 from anabranch.testing import assert_same_as_sequential, programs
 from anabranch.testing import equivalence as kit
-from anabranch.testing.faults import STEPS
+from anabranch.testing.faults import STEPS, Fuse
 from anabranch.testing.lives import Lives, Shelf, ShelfSink
 from tests.runtime.programs import PROGRAMS
 
@@ -30,9 +32,8 @@ def made(name, *, rows=60, partitions=1, ordered=True, sink=None):
 
 def numbers(n=20, *, sink=None, ordered=True, partitions=1):
     program = ab.Program("numbers")
-    rows = program.read(
-        ab.sources.Records([{"n": i} for i in range(n)], None, partitions), name="in"
-    )
+    source = ab.sources.Records([{"n": i} for i in range(n)], {"n": pl.Int64}, partitions)
+    rows = program.read(source, name="in")
     rows.filter(pl.col("n") >= 0).write(sink or ab.sinks.Memory("out"), name="out", ordered=ordered)
     return program
 
@@ -82,6 +83,7 @@ def test_a_program_passes_through_every_fault_point_and_width(name, ordered, mon
     assert 4 == len(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", [*POINTS, 3, "commit 2", "after publish 4", "before plan 3"])
 def test_a_crash_comes_where_it_was_asked_for(point, monkeypatch):
     found = lives_of(monkeypatch)
@@ -253,13 +255,40 @@ def test_files_are_read_anew_by_every_life(tmp_path):
         ({"crash_at": 3}, r"crash_at must be a list"),
         ({"crash_at": [True]}, r"no fault point True"),
         ({"crash_at": [-1]}, r"no fault point -1"),
-        ({"crash_at": [99]}, r"it never came to crash_at: before commit 99"),
-        ({"rescale_at": {99: 2}}, r"it never came to rescale_at: epoch 99"),
     ],
 )
 def test_nonsense_is_refused(options, message):
     with pytest.raises(ProgramError, match=message):
         assert_same_as_sequential(numbers(), **options)
+
+
+def test_an_epoch_that_is_not_there_is_taken_for_the_last(monkeypatch):
+    found = lives_of(monkeypatch)
+    trigger = ab.available_now(max_rows=5)
+
+    assert_same_as_sequential(
+        numbers(), widths=(1,), trigger=trigger, crash_at=["after commit 99", 1], rescale_at={98: 2}
+    )
+
+    wanted, had = found
+    assert ["crash_at: after commit 99", "rescale_at: epoch 98"] == wanted.unreached
+    assert [] == had.unreached
+    assert ["before commit 1", "after commit 3"] == list(map(str, had._schedule.crashes))
+    assert {3: 2} == had._schedule.rescale
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2])
+def test_little_or_no_input_is_no_error(rows):
+    for crash_at in ([2], POINTS, ["publish 1", "acknowledge", 0]):
+        assert_same_as_sequential(numbers(rows), widths=(2,), crash_at=crash_at, rescale_at={1: 3})
+
+
+def test_a_moment_that_never_comes_is_told(monkeypatch):
+    monkeypatch.setattr(Fuse, "around", lambda self, step, epochs: nullcontext())
+    with pytest.raises(ProgramError, match=r"it never came to crash_at: after publish\n"):
+        assert_same_as_sequential(numbers(), crash_at=["after publish"])
+    with pytest.raises(ProgramError, match=r"it never came to crash_at: before commit 2\n"):
+        assert_same_as_sequential(numbers(), crash_at=[2])
 
 
 def test_an_unknown_fault_point_is_told_with_all_there_are():
@@ -432,6 +461,28 @@ def test_a_runtime_that_stops_too_soon_is_found(monkeypatch):
         assert_same_as_sequential(numbers())
 
 
+def test_a_runtime_that_loses_its_state_in_a_crash_is_found(monkeypatch):
+    monkeypatch.setattr(assembly, "_strands", lambda recovered, deployment: {})
+
+    assert_same_as_sequential(made("fraud"), widths=(2,))
+    with pytest.raises(AssertionError, match=r"^sink 'out' differs"):
+        assert_same_as_sequential(made("fraud"), widths=(2,), crash_at=[3])
+
+
+def test_a_runtime_that_loses_its_place_in_a_crash_is_found(monkeypatch):
+    positions = assembly._Past.positions
+
+    def one_on(self, read):
+        return {p: at + 1 for p, at in (positions(self, read) or {}).items()}
+
+    monkeypatch.setattr(assembly._Past, "positions", one_on)
+
+    assert_same_as_sequential(numbers(), widths=(2,))
+    with pytest.raises(AssertionError, match=r"^epoch \d begins at \d+ of partition 0 of 'in'"):
+        assert_same_as_sequential(numbers(), widths=(2,), crash_at=[3])
+
+
+@pytest.mark.slow
 def test_a_sketch_may_be_as_wrong_as_it_says(monkeypatch):
     program = ab.Program("sketch")
     rows = program.read(

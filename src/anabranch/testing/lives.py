@@ -56,6 +56,23 @@ class Schedule:
     """What goes wrong where tasks run in this process."""
     in_flight: int = 16
 
+    def up_to(self, last: int) -> Schedule:
+        """The same where there is no epoch behind this one: what was to come later comes there."""
+
+        def reached(epoch: int) -> int:
+            return min(epoch, max(last, 0))
+
+        crashes = tuple(
+            point if point.epoch is None else replace(point, epoch=reached(point.epoch))
+            for point in self.crashes
+        )
+        rescale = {reached(epoch): lanes for epoch, lanes in sorted(self.rescale.items())}
+        return replace(
+            self,
+            crashes=tuple(sorted(crashes, key=lambda point: point.place)),
+            rescale=rescale,
+        )
+
 
 @dataclass(slots=True)
 class Shelf:
