@@ -283,6 +283,18 @@ def test_little_or_no_input_is_no_error(rows):
         assert_same_as_sequential(numbers(rows), widths=(2,), crash_at=crash_at, rescale_at={1: 3})
 
 
+def test_an_epoch_without_rows_is_not_published_and_the_next_is(monkeypatch):
+    found = lives_of(monkeypatch)
+    rows = [{"n": n} for n in (1, -1, -1, 2, -1, -1)]
+    options = {"widths": (1,), "trigger": ab.available_now(max_rows=1)}
+
+    assert_same_as_sequential(numbers(), {"in": rows}, crash_at=["after publish 1"], **options)
+    assert_same_as_sequential(numbers(), {"in": rows}, crash_at=["after publish 4"], **options)
+
+    assert [[], ["crash_at: after publish 4"]] == [each.unreached for each in found]
+    assert [0, 3] == sorted(found[0].shelves["out"].epochs)
+
+
 def test_a_moment_that_never_comes_is_told(monkeypatch):
     monkeypatch.setattr(Fuse, "around", lambda self, step, epochs: nullcontext())
     with pytest.raises(ProgramError, match=r"it never came to crash_at: after publish\n"):

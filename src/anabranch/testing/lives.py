@@ -146,6 +146,13 @@ class Lives:
         self.shelves = {write.name: Shelf(self.history) for write in graph.sinks}
 
     @property
+    def silent(self) -> bool:
+        """Whether it never came to a publication because there are no rows to be shown."""
+        last = max((max(shelf.epochs, default=-1) for shelf in self.shelves.values()), default=-1)
+        waiting = self._crashes[0] if self._crashes else None
+        return waiting is not None and waiting.step == "publish" and last < (waiting.epoch or 0)
+
+    @property
     def unreached(self) -> list[str]:
         """The crashes and changes of width that never came."""
         crashes = [f"crash_at: {point}" for point in self._crashes]
