@@ -139,6 +139,16 @@ def test_several_sources_and_sinks(crash_at):
     assert_same_as_sequential(two_sources(), crash_at=list(crash_at), rescale_at={1: 3, 3: 1})
 
 
+def test_epochs_that_are_committed_together_are_in_nobodys_way(monkeypatch):
+    """Epoch 2 may be done when the run goes on that died behind epoch 0: then another one is meant."""
+    found = lives_of(monkeypatch)
+    points = ["before acknowledge 3", "after acknowledge 0", "before delta 2", "before publish 0"]
+
+    assert_same_as_sequential(two_sources(), widths=(2,), crash_at=points, seed=43)
+
+    assert [] == found[0].unreached
+
+
 @pytest.mark.slow
 @settings(max_examples=25)
 @given(data=st.data())

@@ -83,9 +83,10 @@ def assert_same_as_sequential(  # noqa: PLR0913 - a user's options, by name
         publish      a sink shows an epoch's rows
         acknowledge  it is noted that they are shown
 
-    "after commit 3" is the step of epoch 3; without a number it is the first in a run. Where there
-    are not so many epochs, the last one is meant, here and in `rescale_at`. An epoch that shows no
-    rows is not published: "publish 3" is then of the next that does.
+    "after commit 3" is the step of epoch 3, or of the next one if epoch 3 has none left (it was
+    committed with one before it) or none at all (it shows no rows); without a number it is the
+    first in a run. Where there are not so many epochs, the last one is meant, here and in
+    `rescale_at`.
 
     With `spark` (a SparkSession, a SparkContext, or True for one of our own) all of it is done on
     Spark as well; there a delta is taken for its job. `within` gives the relative error that the

@@ -46,7 +46,7 @@ class Crash(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class FaultPoint:
-    """A moment at which a run is cut off: of this epoch, or the first such moment of the run.
+    """A moment at which a run is cut off: from this epoch on, or from its beginning, the first.
 
     >>> print(*FaultPoint.of(3), *FaultPoint.of("plan"), *FaultPoint.of("after job 2"), sep="; ")
     before commit 3; before plan; after plan; after job 2
@@ -88,13 +88,14 @@ class FaultPoint:
         return (self.epoch is None, self.epoch or 0, step, self.when == "after")
 
     def is_at(self, when: When, step: str, epochs: Collection[int]) -> bool:
-        """Whether this is the moment."""
+        """Whether this is the moment.
+
+        An epoch may have no such step any more, where it was committed with one before it, or none
+        at all, where it has no rows to publish: then it is that of the next one which has.
+        """
         if (self.when, self.step) != (when, step):
             return False
-        if self.step == "publish" and self.epoch is not None:
-            # An epoch without rows is shown to nobody: then it is the next one that has some.
-            return any(epoch >= self.epoch for epoch in epochs)
-        return self.epoch is None or self.epoch in epochs
+        return self.epoch is None or any(epoch >= self.epoch for epoch in epochs)
 
 
 class Fuse:
