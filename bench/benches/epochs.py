@@ -9,15 +9,17 @@ epoch early (`disorder-40`): they belong behind the watermark with which the epo
 they arrive. An epoch has the rows of a window. Where nothing is early nothing is waited for: the
 lateness that `disorder-40` needs, one epoch, is part of what it costs.
 
-`watermarks`: word count over the same records in epochs of 1 million (`watermarks-1x`), 10,000
-(`watermarks-100x`) and 1,000 rows (`watermarks-1000x`), a watermark behind each.
+`watermarks`: word count over the same records in epochs of 1 million rows (`watermarks-1x`) and of
+10,000 (`watermarks-100x`), a watermark behind each.
 
 `epochs-in-flight`: word count, 40 % of the records early, with as many epochs under way as there
 are by default (`in-flight`), with one (`one-at-a-time`), and with records put into the order of
 their times ahead of the windows (`hold-and-sort`).
 
-`priority`: word count, epochs of 1,000 rows that become due at half the rate at which a backlog of
-them is worked off. `priority`: lanes' work, which is all that watermarks cause, goes into every
+`small-epochs`: word count, a backlog of epochs of 1,000 rows.
+
+`priority`: word count, epochs of 1,000 rows that become due at half the rate at which such a
+backlog is worked off. `priority`: lanes' work, which is all that watermarks cause, goes into every
 cycle. `no-priority`: it waits until there is nothing left to read, as evaluators do without
 priorities in StreamBox (9.2): they drain one place, then the next.
 
@@ -32,6 +34,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import Any, TypeVar
 
 import numpy as np
@@ -49,7 +52,7 @@ from bench.epochs.slow import OneSlow
 from bench.epochs.words import Records, Words
 from bench.harness.report import Row
 from bench.harness.stand import Stand
-from bench.harness.statistics import Metric, bare, compared
+from bench.harness.statistics import Metric, compared
 
 NOTES = (
     (
@@ -59,10 +62,10 @@ NOTES = (
         "commit. After every run all of its output, in order, was compared with plain Polars'."
     ),
     (
-        "disorder: epochs of 100,000 rows, as many as a window has. 40 % of the rows come 100,000 "
-        "rows early, so an epoch ends with a watermark that they are behind; StreamBox lost 7 % "
-        "(Miao et al. 2017, figure 7). watermarks: epochs of 1 million, 10,000 and 1,000 rows; "
-        "StreamBox lost 20 % at 10,000 and far more at 1,000 (figure 11)."
+        "disorder: epochs of 1 million rows, as many as a window has. 40 % of the rows come 1 "
+        "million rows early, so an epoch ends with a watermark that they are behind; StreamBox "
+        "lost 7 % (Miao et al. 2017, figure 7). watermarks: epochs of 1 million and of 10,000 "
+        "rows; StreamBox lost 20 % (figure 11), and far more with epochs of 1,000 (small-epochs)."
     ),
     (
         "epochs-in-flight: epochs of 50,000 rows, 40 % of them 50,000 rows early. hold-and-sort: "
@@ -90,20 +93,17 @@ EARLY = 0.4
 class Scale:
     """How much is run."""
 
-    epoch: int = 100_000
-    """Rows of an epoch, and of a window, in `disorder`."""
-    epochs: int = 12
-    large: int = 1_000_000
-    """Rows of an epoch of `watermarks-1x`."""
-    larges: int = 3
-    times: tuple[int, ...] = (1, 100, 1000)
+    epoch: int = 1_000_000
+    """Rows of an epoch, and of a window, in `disorder` and of `watermarks-1x`."""
+    epochs: int = 4
+    times: int = 100
     """How many watermarks more, and smaller epochs."""
     small: int = 50_000
     """Rows of an epoch of `epochs-in-flight`."""
     smalls: int = 20
     due: int = 1_000
     """Rows of an epoch of `priority`."""
-    dues: int = 500
+    dues: int = 300
     slow_rows: int = 2_000
     """Rows of an epoch and partition of `slow-partition`."""
     slow_epochs: int = 24
@@ -111,8 +111,8 @@ class Scale:
 
 
 FULL = Scale()
-QUICK = Scale(20_000, 4, 100_000, 2, (1, 100), 10_000, 6, 1_000, 60, 500, 8, 0.1)
-TINY = Scale(500, 3, 1_000, 2, (1, 10), 300, 3, 100, 12, 100, 3, 0.01)
+QUICK = Scale(100_000, 3, 100, 10_000, 6, 1_000, 60, 500, 8, 0.1)
+TINY = Scale(1_000, 3, 10, 300, 3, 100, 12, 100, 3, 0.01)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,19 +182,21 @@ def disorder(stand: Stand, here: Ground) -> list[Row]:
 
 
 def watermarks(stand: Stand, here: Ground) -> list[Row]:
-    large, times = here.scale.large, here.scale.times
-    records = Records(here.scale.larges * large, rate=large)
-    variants = {
-        f"watermarks-{more}x": lambda more=more: here.words(records, large // more)
-        for more in times
-    }
-    runs = _raced(stand, "watermarks", variants)
-    least, *more = variants
+    epoch, more = here.scale.epoch, f"watermarks-{here.scale.times}x"
+    records = Records(here.scale.epochs * epoch, rate=epoch)
+    runs = _raced(
+        stand,
+        "watermarks",
+        {
+            "watermarks-1x": lambda: here.words(records, epoch),
+            more: lambda: here.words(records, epoch // here.scale.times),
+        },
+    )
     together = {name: [each.epochs_a_job for each in some] for name, some in runs.items()}
     metric = Metric("watermarks", "epochs_per_job", "epochs")
     return [
-        *_throughput("watermarks", runs, [(name, least) for name in more]),
-        *(bare(metric, name, values) for name, values in together.items()),
+        *_throughput("watermarks", runs, [(more, "watermarks-1x")]),
+        *compared(metric, together, []),
     ]
 
 
@@ -217,7 +219,8 @@ def epochs_in_flight(stand: Stand, here: Ground) -> list[Row]:
 def priority(stand: Stand, here: Ground) -> list[Row]:
     epoch, count = here.scale.due, here.scale.dues
     records = Records(count * epoch, rate=count * epoch // 5)
-    backlog = [here.words(records, epoch).throughput for _ in range(2)][-1]
+    small = _raced(stand, "small-epochs", {"1k-rows": lambda: here.words(records, epoch)})
+    backlog = median(each.throughput for each in small["1k-rows"])
 
     def latencies(first: First) -> list[float]:
         source = Paced(records, per_second=backlog / 2, epoch_rows=epoch)
@@ -237,7 +240,7 @@ def priority(stand: Stand, here: Ground) -> list[Row]:
         },
     )
     stand.notes.append(f"priority: {backlog / 2:,.0f} rows a second, half of a backlog's.")
-    rows = []
+    rows = _throughput("small-epochs", small, [])
     for name, share in (("latency_p50", 50), ("latency_p99", 99)):
         found = {
             system: [float(np.percentile(each, share)) * 1000 for each in some]

@@ -121,7 +121,7 @@ class PaneState:
 def _alike(groups: Sequence[Sequence[Layer]]) -> int:
     """How many of the last groups are at most twice as large as the last one, before they are one.
 
-    Added up a group is no larger, so one that is larger than others stays larger.
+    Added up a group may be smaller; then the next fold takes it together with those behind it.
     """
     sizes = [sum(each.frame.height for each in group) for group in groups]
     larger = (at for at, size in enumerate(reversed(sizes[:-1]), 1) if size > 2 * sizes[-1])
