@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from bench.harness.report import Header, Report, Row
 
 WIDTH = 120
+WIDEST = 160
+"""Of a table: a line of it is never broken, and a unit that is cut off says nothing."""
 
 
 def text(report: Report) -> str:
@@ -25,7 +27,9 @@ def text(report: Report) -> str:
     console.print(f"bench {report.bench}\n", markup=False)
     for line in header_lines(report.header):
         console.print(line, markup=False)
+    console.width = WIDEST
     console.print(_table(report.rows))
+    console.width = WIDTH
     for note in report.notes:
         console.print(f"Note: {note}", markup=False)
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"

@@ -119,6 +119,15 @@ def test_the_text_has_header_rows_and_notes():
     assert found.endswith("Note: the oracle is the meaning\n")
 
 
+def test_a_line_of_the_table_is_whole_and_notes_are_broken():
+    long = replace(BESIDE, case="c" * 20, system="s" * 24, against="p" * 24)
+    other = replace(ALONE, case="c" * 20, system="p" * 24)
+    found = text(Report("ysb", HEADER, (long, other), ("word " * 40,)))
+
+    assert re.search(r"s{24} +50 +40 +60 +rows/s +5 +0.25 x p{24}\n", found)
+    assert len(found.splitlines()[-2]) <= 120
+
+
 def test_both_results_files_are_written_and_nothing_else(tmp_path):
     folder = tmp_path / "results"
 
