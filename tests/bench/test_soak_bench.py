@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from datetime import timedelta
@@ -91,23 +90,24 @@ def test_what_is_zero_has_no_ratio():
 
 
 def test_processes_are_known_by_what_they_are():
-    command = [sys.executable, "-c", "print(1, flush=True); input()"]
+    """A family of its own: whoever runs this test may have others, a Spark for one."""
     kinds = {"lanes": {usage.LANE: "x-0-0"}, "heads": {usage.HEAD: "x"}, "others": {}}
-    started = []
-    try:
-        for variables in kinds.values():
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env={**os.environ, **variables},
-            )
-            started.append(process)
-            process.stdout.readline()
-        found = usage.by_role(os.getpid())
-    finally:
-        for process in started:
-            process.communicate(b"\n")
+    family = (
+        "import os, subprocess, sys\n"
+        "told = [sys.executable, '-c', 'print(1, flush=True); input()']\n"
+        "pipe = subprocess.PIPE\n"
+        f"born = [subprocess.Popen(told, stdin=pipe, stdout=pipe, env={{**os.environ, **each}})\n"
+        f"        for each in {list(kinds.values())!r}]\n"
+        "[each.stdout.readline() for each in born]\n"
+        "print(1, flush=True); input()\n"
+        "[each.communicate(b'\\n') for each in born]\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", family], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as root:
+        root.stdout.readline()
+        found = usage.by_role(root.pid)
+        root.communicate(b"\n")
 
     assert [1, 1, 1] == [found[kind].count for kind in kinds]
     assert 0 == found["jvm"].count
