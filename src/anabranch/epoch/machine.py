@@ -91,7 +91,7 @@ class Rules:
 
     every: float = 1.0
     bounded: bool = False
-    in_flight: int = 64
+    in_flight: int = 16
     bytes_in_flight: int = 1 << 30
     """Of rows that were read and are not committed; what is read next is taken for as large."""
     attempts: int = 5
