@@ -71,7 +71,7 @@ class Killing:
         self._digests = {}
         self.found = {"remade": 0, "compared": 0, "differ": []}
 
-    def run(self, executor, heads, lanes):
+    def run(self, executor, heads, lanes, merges=()):
         timer = None
         if self._left and lanes and executor._lanes.pids():
             self._left -= 1
@@ -80,7 +80,7 @@ class Killing:
             if not self._amid:
                 timer.join()
         try:
-            return self._run(executor, heads, lanes)
+            return self._run(executor, heads, lanes, merges)
         finally:
             if timer is not None:
                 timer.join()
