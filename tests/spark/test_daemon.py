@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -14,7 +15,9 @@ print(worker(ours, True))
 
 IMPORTED = """
 import sys
-import anabranch.spark.daemon
+import anabranch.spark.daemon as daemon
+print({"pyspark", "polars", "pyarrow", "numpy", "pandas", "dataclasses"} & {*sys.modules})
+daemon.load_before_fork()
 print({"polars", "pyarrow", "numpy", "pandas"} & {*sys.modules})
 """
 
@@ -25,8 +28,11 @@ def run(script):
         capture_output=True,
         text=True,
         check=False,
-        # As Spark sets it.
-        env={"PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1"},
+        env={
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            # As Spark sets it.
+            "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
+        },
     )
 
 
@@ -42,8 +48,9 @@ def test_spark_s_own_worker_does_not():
     assert "BrokenPipeError" in run(CLOSED.format(module="pyspark.daemon")).stderr
 
 
-def test_daemon_imports_nothing_that_starts_threads():
-    assert "set()\n" == run(IMPORTED).stdout
+@pytest.mark.slow
+def test_daemon_loads_little_and_before_a_fork_nothing_that_starts_threads():
+    assert "set()\nset()\n" == run(IMPORTED).stdout
 
 
 @pytest.mark.spark

@@ -2,13 +2,19 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyspark
+import polars as pl
 import pytest
 
-from anabranch import config
+import anabranch as ab
 from anabranch.errors import AnabranchError
-from anabranch.spark.java import VECTOR_OPTION, find_java
-from anabranch.spark.session import JVM_OPTIONS, context_of, settings, spark_context
+from anabranch.spark.jvm import Jvm
+from anabranch.spark.session import (
+    begin,
+    context_of,
+    settings,
+    spark_context,
+    worker_environment,
+)
 
 ALONE = """
 from pathlib import Path
@@ -42,6 +48,21 @@ print(spark_context(master="local[1]").sc.parallelize(range(6), 1).count())
 """
 
 
+STOPPED = """
+import threading
+from anabranch.spark.session import spark_context
+
+attached = spark_context(master="local[1]")
+names = lambda: [each.name for each in threading.enumerate() if "serve_forever" in each.name]
+print(len(names()))
+attached.stop()
+for each in threading.enumerate():
+    if each.name == "anabranch-stop":
+        each.join()
+print(len(names()))
+"""
+
+
 def run(script):
     return subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120
@@ -66,6 +87,12 @@ def test_another_jvm_is_started_when_the_first_was_killed():
 
 
 @pytest.mark.spark
+@pytest.mark.slow
+def test_stopped_context_s_server_ends_too():
+    assert "1\n0\n" == run(STOPPED).stdout
+
+
+@pytest.mark.spark
 def test_running_context_of_ours_is_used_again(spark_context):
     attached = sys.modules["anabranch.spark.session"].spark_context()
 
@@ -82,34 +109,6 @@ def test_given_context_is_used_and_not_stopped(spark_context):
 
     assert (spark_context, False) == (attached.sc, attached.owned)
     assert spark_context._jsc is not None
-
-
-@pytest.mark.spark
-def test_jvm_gets_the_options_of_spark_s_own_launcher():
-    home = Path(pyspark.__file__).parent
-    java = find_java(config.environment(), config.cache_directory())
-    printed = subprocess.run(
-        [
-            java.home / "bin" / "java",
-            *("-cp", f"{home}/jars/*"),
-            *("org.apache.spark.launcher.Main", "org.apache.spark.deploy.SparkSubmit"),
-            "pyspark-shell",
-        ],
-        env={"SPARK_HOME": str(home), "SPARK_SCALA_VERSION": "2.13", "JAVA_HOME": str(java.home)},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split("\0")
-
-    given = [each.strip() for each in printed]
-    first = given.index("-XX:+IgnoreUnrecognizedVMOptions")
-    theirs = [option for option in given[first:] if option.startswith("-")]
-
-    assert {*theirs} - {*JVM_OPTIONS} == {
-        VECTOR_OPTION,
-        "-Dderby.connection.requireAuthentication=false",
-    }
-    assert {*JVM_OPTIONS} <= {*theirs}
 
 
 def test_what_the_user_sets_stands():
@@ -145,3 +144,32 @@ def test_stopped_session_is_refused():
 
     with pytest.raises(AnabranchError, match=r"^this Spark session is stopped"):
         context_of(stopped)
+
+
+def test_program_that_cannot_be_run_is_refused_before_anything_is_started(monkeypatch):
+    monkeypatch.setattr(Jvm, "launch", lambda *_: pytest.fail("a JVM was started"))
+    program = ab.Program("round and round")
+    back = program.feedback({"n": pl.Int64})
+    numbers = program.read(ab.sources.Records([{"n": 1}])).union(back)
+    back.close(numbers.filter(pl.col("n") > 1))
+    numbers.write(ab.sinks.Memory("out"))
+
+    with pytest.raises(ab.ProgramError, match="feedback"):
+        program.start()
+
+
+def test_nobody_s_processes_are_begun_for_a_spark_that_is_given(monkeypatch):
+    monkeypatch.setattr(Jvm, "launch", lambda *_: pytest.fail("a JVM was started"))
+
+    begin(object(), master="local[1]")
+
+
+def test_workers_have_what_spark_would_give_them():
+    chosen = settings("local[2]", {"spark.executorEnv.MINE": "1"}, Path("/tmp/x"))
+
+    found = worker_environment({"PYTHONPATH": "/theirs", "HOME": "/h"}, chosen)
+
+    assert ("1", "1", "0", "/h") == tuple(
+        found[name] for name in ("MINE", "OMP_NUM_THREADS", "PYTHONHASHSEED", "HOME")
+    )
+    assert found["PYTHONPATH"].endswith(":/theirs")

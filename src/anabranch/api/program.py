@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from anabranch import config
-from anabranch.compiler.compile import compile_graph
+from anabranch.compiler.compile import compile_graph, plan_of
 from anabranch.compiler.explain.forms import explain
 from anabranch.compiler.plan import Plan
 from anabranch.connectors.base import Source
@@ -114,19 +114,25 @@ class Program:
         if goal is not None:
             message = "start: goal is for several queries on one Spark, which cannot be had yet"
             raise ProgramError(message, so="leave it out: one query has all the cores")
-        # What runs programs is loaded when one runs: writing one must not wait for it.
+        graph, explanation, timeout = self.freeze(), self.explain(), config.job_timeout()
+        lanes = None if parallelism == "auto" else parallelism
+        # What runs programs is loaded when one runs: writing one must not wait for it. Spark's
+        # processes get up meanwhile.
+        from anabranch.spark.session import begin
+
+        begin(spark, master=master, conf=conf, lanes=lanes if plan_of(graph).stages else 1)
         from anabranch.api.starting import start_on_spark
         from anabranch.runtime.assembly import Settings
 
         settings = Settings(
             trigger or epochs(),
             None if checkpoint is None else Path(checkpoint),
-            None if parallelism == "auto" else parallelism,
+            lanes,
             slices,
             durability,
-            job_timeout=config.job_timeout(),
+            job_timeout=timeout,
         )
-        return start_on_spark(self.freeze(), settings, spark, master, conf or {}, self.explain())
+        return start_on_spark(graph, settings, spark, master, conf or {}, explanation)
 
     def freeze(self) -> Graph:
         """The program as a frozen graph, refused while it has loose ends."""

@@ -10,6 +10,7 @@ JVM RDD of bytes. Both are made once and used for any number of jobs.
 from __future__ import annotations
 
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -93,6 +94,8 @@ class Spark:
         self._scala_context = self._jsc.sc()
         self._selections: dict[tuple[int, ...], Any] = {}
         self._set_up = threading.local()
+        shown = (("spark.ui.enabled", "true"), ("spark.eventLog.enabled", "false"))
+        self._pictured = any(sc.getConf().get(*each) == "true" for each in shown)
 
     # --- making ----------------------------------------------------------------------------------
 
@@ -131,6 +134,7 @@ class Spark:
 
     def source(self, items: Sequence[bytes]) -> Rdd:
         """One partition an item; the bytes travel inside the task."""
+        self._unpictured()
         rows = self._jvm.java.util.ArrayList()
         for item in items:
             rows.add(bytearray(item))
@@ -138,6 +142,7 @@ class Spark:
 
     def source_at(self, item: bytes, executor: Executor) -> Rdd:
         """One partition, which would rather be on that executor."""
+        self._unpictured()
         where = self._as_scala(self._jvm.java.util.Collections.singletonList(executor.location))
         rows = self._jvm.java.util.ArrayList()
         rows.add(self._jvm.scala.Tuple2(bytearray(item), where.toSeq()))
@@ -264,6 +269,14 @@ class Spark:
         """How many tasks can run at once."""
         return int(self.sc.defaultParallelism)
 
+    def _unpictured(self) -> None:
+        """Let Spark describe no RDD of this thread, as it does for pages, where there are none.
+
+        It would load a library for that: 80 ms.
+        """
+        if not self._pictured:
+            self.set_property("spark.rdd.scope.noOverride", "true")
+
     def _selection(self, partitions: tuple[int, ...]) -> Any:
         if partitions not in self._selections:
             chosen = self._jvm.java.util.ArrayList()
@@ -377,8 +390,24 @@ def forget_gateway() -> None:
         SparkContext._active_spark_context = None
 
 
+def stop(sc: Any) -> None:
+    """Stop a SparkContext.
+
+    PySpark then waits for a server of its own, which looks up every half second: it is left to a
+    thread, since it holds nothing but itself.
+    """
+    server, sc._accumulatorServer = getattr(sc, "_accumulatorServer", None), None
+    try:
+        sc.stop()
+    finally:
+        if server is not None:
+            threading.Thread(target=server.shutdown, name="anabranch-stop", daemon=True).start()
+
+
 def active_context() -> Any | None:
     """The SparkContext of this process, if there is one."""
+    if "pyspark" not in sys.modules:  # then there is none, and to load it takes 0.1 s
+        return None
     from pyspark import SparkContext
 
     return SparkContext._active_spark_context
@@ -386,6 +415,8 @@ def active_context() -> Any | None:
 
 def has_gateway() -> bool:
     """Whether this process has a JVM already; it keeps it until its end."""
+    if "pyspark" not in sys.modules:
+        return False
     from pyspark import SparkContext
 
     return SparkContext._gateway is not None

@@ -134,9 +134,13 @@ def places(
 
 
 def _end_process(pid: int, variable: str) -> None:
-    """End a worker of ours, if it is still the one we mean: ids of processes are used again."""
+    """End a worker of ours, if it is still the one we mean: ids of processes are used again.
+
+    A worker is in the process group of the daemon that brought it, and that has the variable from
+    its beginning; a worker from the nursery has not.
+    """
     try:
-        if variable.encode() in Path(f"/proc/{pid}/environ").read_bytes():
+        if variable.encode() in Path(f"/proc/{os.getpgid(pid)}/environ").read_bytes():
             os.kill(pid, signal.SIGKILL)
     except OSError:
         pass

@@ -1,9 +1,8 @@
 """A SparkContext to work with: the user's, the one of this process, or one of our own.
 
-Our own is started for the least time and noise: its JVM directly, without the two shell scripts and
-the second JVM that `spark-submit` puts before it; with the classes it will load in an archive;
-bound to loopback; silent on the terminal, its log in a file;
-everything it writes in one private directory, which is gone when this process is.
+Our own is started for the least time (`jvm.py`, `nursery.py`), bound to loopback, and leaves
+nothing behind when this process is gone. `begin` has its processes started while there is something
+else to do; `spark_context` waits for them.
 
 A process keeps its JVM until its end, as with PySpark: a second context of ours is made in the same
 one.
@@ -12,18 +11,14 @@ one.
 from __future__ import annotations
 
 import atexit
-import hashlib
 import os
 import re
-import secrets
-import shlex
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -31,15 +26,20 @@ from typing import Any
 
 from anabranch import config
 from anabranch.errors import AnabranchError
-from anabranch.runtime.exchange import OwnedDirectory, sweep
+from anabranch.runtime.exchange import OwnedDirectory
 from anabranch.spark import private
-from anabranch.spark.java import Java, find_java
+from anabranch.spark.adoption import NURSERY
+from anabranch.spark.jvm import Jvm
+from anabranch.spark.known_java import known_java
+from anabranch.spark.nursery import Nursery, cores
 
 # A user's conf wins.
 BASE: Mapping[str, str] = MappingProxyType(
     {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # A fifth of the start of a context goes into figures that are shown nowhere.
+        "spark.metrics.executorMetricsSource.enabled": "false",
         # Attempts are ours: a task that Spark runs again would meet state that has moved on.
         "spark.task.maxFailures": "1",
         "spark.stage.maxConsecutiveAttempts": "1",
@@ -66,56 +66,13 @@ BASE: Mapping[str, str] = MappingProxyType(
         "spark.cleaner.periodicGC.interval": "5min",
     }
 )
+DAEMON = "anabranch.spark.daemon"
 LOOPBACK = MappingProxyType(
     {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1"}
 )
 
-# What Spark's launcher gives a JVM (4.3, JavaModuleOptions); a test compares it.
-JVM_OPTIONS = (
-    "-XX:+IgnoreUnrecognizedVMOptions",
-    *(
-        f"--add-opens={package}=ALL-UNNAMED"
-        for package in (
-            "java.base/java.lang",
-            "java.base/java.lang.invoke",
-            "java.base/java.lang.reflect",
-            "java.base/java.io",
-            "java.base/java.net",
-            "java.base/java.nio",
-            "java.base/java.util",
-            "java.base/java.util.concurrent",
-            "java.base/java.util.concurrent.atomic",
-            "java.base/jdk.internal.ref",
-            "java.base/sun.nio.ch",
-            "java.base/sun.nio.cs",
-            "java.base/sun.security.action",
-            "java.base/sun.util.calendar",
-            "java.security.jgss/sun.security.krb5",
-        )
-    ),
-    "-Dio.netty.tryReflectionSetAccessible=true",
-    "-Dio.netty.allocator.type=pooled",
-    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
-    "--sun-misc-unsafe-memory-access=allow",
-    "--enable-native-access=ALL-UNNAMED",
-)
-
-LOG4J = """\
-rootLogger.level = warn
-rootLogger.appenderRef.file.ref = file
-appender.file.type = File
-appender.file.name = file
-appender.file.fileName = {file}
-appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = %d{{yy/MM/dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
-"""
-
 # Spark's limit for the directory of its sockets; the system's limit for their paths is the reason.
 LONGEST_SOCKET_DIRECTORY = 61
-# The JVM answers in 1 to 3 s; a machine that is starved of CPU may take much longer.
-PATIENCE_S = 120.0
-# An archive is 60 MB, and there is one for each environment.
-ARCHIVES_KEPT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +86,33 @@ class Attached:
         """Give it back: one of our own ends when the last who uses it has given it back."""
         if self.owned:
             _shared.give_back(self.sc)
+
+
+def begin(
+    given: Any = None,
+    *,
+    master: str = "local[*]",
+    conf: Mapping[str, str] | None = None,
+    lanes: int | None = None,
+    environment: Mapping[str, str] | None = None,
+    cache: Path | None = None,
+) -> None:
+    """Have the processes started that `spark_context` with the same arguments would start.
+
+    Does not wait for them. `lanes` are those of the query that is about to run, as many as tasks
+    run at a time if it is None: its workers are made ready too.
+
+    Raises:
+        AnabranchError: There is no Java.
+    """
+    if given is not None:
+        return
+    with _shared.lock:
+        if private.active_context() is None:
+            wanted = _Wanted.of(master, conf, environment, cache)
+            jvm = _launch(wanted)
+            if jvm is not None:
+                _shared.nurse(lambda: _nursery(wanted, jvm, lanes))
 
 
 def spark_context(
@@ -159,9 +143,7 @@ def spark_context(
         if running is not None and not _shared.has(running):
             return Attached(context_of(running), owned=False)
         if running is None:
-            environment = config.environment() if environment is None else environment
-            cache = config.cache_directory(environment) if cache is None else cache
-            running = _start(master, app_name, dict(conf or {}), environment, cache)
+            running = _start(_Wanted.of(master, conf, environment, cache), app_name)
         return _shared.take(running)
 
 
@@ -218,7 +200,7 @@ def settings(master: str, conf: Mapping[str, str], directory: Path) -> dict[str,
             str(Path(each or ".").absolute()) for each in sys.path if each != "__pypackages__"
         )
         found |= LOOPBACK
-        found["spark.python.daemon.module"] = "anabranch.spark.daemon"
+        found["spark.python.daemon.module"] = DAEMON
     if cluster := re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]", master):
         executors, cores, memory = map(int, cluster.groups())
         found["spark.executor.memory"] = f"{memory}m"
@@ -227,199 +209,43 @@ def settings(master: str, conf: Mapping[str, str], directory: Path) -> dict[str,
     return {**found, **conf}
 
 
-def start_jvm(
-    java: Java, environment: Mapping[str, str], cache: Path, conf: Mapping[str, str]
-) -> Jvm:
-    """Start Spark's JVM and wait until it can be talked to.
+def slots_of(master: str) -> int:
+    """How many tasks will run at a time on a local master.
 
-    Raises:
-        AnabranchError: It ended instead.
+    >>> slots_of("local"), slots_of("local[3]"), slots_of("local[*]") > 0
+    (1, 3, True)
     """
-    sweep(Path(tempfile.gettempdir()), "spark")
-    directory = OwnedDirectory.create("spark", Path(tempfile.gettempdir()))
-    try:
-        home = _private_home(directory.path)
-        log = directory.path / "spark.log"
-        (directory.path / "log4j2.properties").write_text(LOG4J.format(file=log))
-        announced = directory.path / "gateway"
-        process = subprocess.Popen(
-            command(java, environment, cache, conf, directory.path),
-            stdin=subprocess.PIPE,  # it ends when this is closed, as it is when this process ends
-            stdout=2,  # standard output is the program's
-            env=jvm_environment(environment, java, home, announced),
-            process_group=0,  # Ctrl-C is for this process alone: it will end the other in order
-        )
-        jvm = Jvm(process, directory)
-        jvm.connect(announced)
-    except BaseException:
-        directory.remove()
-        raise
-    return jvm
-
-
-def jvm_environment(
-    environment: Mapping[str, str], java: Java, home: Path, announced: Path
-) -> dict[str, str]:
-    """What the JVM finds in its environment; this process's own is left alone."""
-    return {
-        **environment,
-        "JAVA_HOME": str(java.home),
-        "SPARK_HOME": str(home),
-        # Read where executors are launched.
-        "SPARK_SCALA_VERSION": "2.13",
-        "SPARK_CONNECT_MODE": "0",
-        "SPARK_LOCAL_IP": environment.get("SPARK_LOCAL_IP", "127.0.0.1"),
-        "SPARK_LOCAL_HOSTNAME": environment.get("SPARK_LOCAL_HOSTNAME", "localhost"),
-        "PYSPARK_PYTHON": sys.executable,
-        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(announced),
-    }
-
-
-def command(
-    java: Java,
-    environment: Mapping[str, str],
-    cache: Path,
-    conf: Mapping[str, str],
-    directory: Path,
-) -> list[str]:
-    """The command line of Spark's JVM."""
-    jars = f"{_pyspark() / 'jars'}{os.sep}*"
-    extra = [environment.get(name) for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR")]
-    places = [place for place in (conf.get("spark.driver.extraClassPath"), *extra) if place]
-    archive = Archive.prepare(java, cache) if not places else Archive()
-    return [
-        *archive.before,
-        str(java.home / "bin" / "java"),
-        "-cp",
-        os.pathsep.join((*places, jars)),
-        f"-Xmx{conf.get('spark.driver.memory', '1g')}",
-        *JVM_OPTIONS,
-        *archive.options,
-        f"-Djava.io.tmpdir={directory}",
-        f"-Dlog4j2.configurationFile={(directory / 'log4j2.properties').as_uri()}",
-        *shlex.split(conf.get("spark.driver.extraJavaOptions", "")),
-        "org.apache.spark.deploy.SparkSubmit",
-        "pyspark-shell",
-    ]
+    threads = re.fullmatch(r"local\[\s*(\d+|\*)\s*[\],].*", master)
+    if threads is None:
+        return 1
+    return cores() if threads[1] == "*" else int(threads[1])
 
 
 @dataclass(frozen=True, slots=True)
-class Archive:
-    """The classes that Spark loads, parsed and checked already: a start takes half as long.
+class _Wanted:
+    """What a context of ours is made of."""
 
-    `options` are for the JVM, `before` stands before its command. A JVM that finds no archive
-    writes one when it ends, beside its place; a shell that waits for it moves it there. So an
-    archive appears whole or not at all, also if two are written at once. The JVM itself checks
-    that an archive fits its class path and version, and does without if it does not.
-    """
-
-    options: tuple[str, ...] = ()
-    before: tuple[str, ...] = ()
-
-    # $1 is the draft, $2 its place, the rest the command.
-    PUBLISH = (
-        'draft=$1 place=$2; shift 2; "$@"; end=$?; '
-        '[ -f "$draft" ] && mv "$draft" "$place"; exit $end'
-    )
+    master: str
+    conf: Mapping[str, str]
+    environment: Mapping[str, str]
+    cache: Path
 
     @classmethod
-    def prepare(cls, java: Java, cache: Path) -> Archive:
-        """The archive for this Java and this PySpark, or how to make it; none if that fails."""
-        try:
-            cache.mkdir(parents=True, exist_ok=True)
-            base = cls._base(java, cache)
-            place = cache / f"spark-{cls._key(java)}.jsa"
-            if place.exists():
-                files = os.pathsep.join(str(each) for each in (base, place) if each)
-                return cls(("-Xlog:disable", f"-XX:SharedArchiveFile={files}"))
-            cls._prune(cache)
-        except (OSError, subprocess.SubprocessError):
-            return cls()
-        draft = cache / f"{place.stem}-{secrets.token_hex(6)}.draft"
-        below = (f"-XX:SharedArchiveFile={base}",) if base else ()
-        before = ("/bin/sh", "-c", cls.PUBLISH, "sh", str(draft), str(place))
-        return cls(("-Xlog:disable", *below, f"-XX:ArchiveClassesAtExit={draft}"), before)
+    def of(
+        cls,
+        master: str,
+        conf: Mapping[str, str] | None,
+        environment: Mapping[str, str] | None,
+        cache: Path | None,
+    ) -> _Wanted:
+        environment = config.environment() if environment is None else environment
+        cache = config.cache_directory(environment) if cache is None else cache
+        return cls(master, dict(conf or {}), environment, cache)
 
-    @staticmethod
-    def _base(java: Java, cache: Path) -> Path | None:
-        """The archive of Java's own classes: most Javas bring it, the one from pip does not."""
-        if (java.home / "lib" / "server" / "classes.jsa").exists():
-            return None
-        place = cache / f"{java.home.name}-{java.version}.jsa"
-        if not place.exists():
-            draft = cache / f"{place.stem}-{secrets.token_hex(6)}.draft"
-            subprocess.run(
-                [java.home / "bin" / "java", "-Xshare:dump", f"-XX:SharedArchiveFile={draft}"],
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                timeout=PATIENCE_S,
-                check=True,
-            )
-            draft.rename(place)
-        return place
-
-    @staticmethod
-    def _key(java: Java) -> str:
-        jars = _pyspark() / "jars"
-        parts = (str(java.home), java.version, str(jars), str(jars.stat().st_mtime_ns))
-        return hashlib.sha256("\n".join((*parts, *JVM_OPTIONS)).encode()).hexdigest()[:16]
-
-    @staticmethod
-    def _prune(cache: Path) -> None:
-        """Leave the newest: environments come and go, and each has its own."""
-        archives = sorted(cache.glob("spark-*.jsa"), key=lambda file: file.stat().st_mtime_ns)
-        for file in archives[: -(ARCHIVES_KEPT - 1)]:
-            file.unlink(missing_ok=True)
-
-
-@dataclass(slots=True)
-class Jvm:
-    """Spark's JVM: a process, and the directory with all it writes."""
-
-    process: subprocess.Popen[bytes]
-    directory: OwnedDirectory
-    gateway: Any = None
-
-    def connect(self, announced: Path) -> None:
-        """Wait until it has said where it listens, and connect.
-
-        Raises:
-            AnabranchError: It ended instead, or says nothing.
-        """
-        waited, step = 0.0, 0.02
-        while not announced.exists():
-            if waited > PATIENCE_S:
-                self.process.kill()
-                why = f"nothing was heard of it in {PATIENCE_S:.0f} s"
-                raise self._silent(why)
-            with suppress(subprocess.TimeoutExpired):
-                why = f"it ended with {self.process.wait(step)}"
-                raise self._silent(why)
-            waited += step
-        with announced.open("rb") as file:
-            port = int.from_bytes(file.read(4), "big")
-            secret = file.read(int.from_bytes(file.read(4), "big")).decode()
-        self.gateway = private.connect(port, secret)
-
-    def alive(self) -> bool:
-        """Whether it can still be talked to."""
-        return self.process.poll() is None
-
-    def end(self) -> None:
-        """Let it end, which it does when its standard input is closed; remove what it wrote."""
-        if self.process.stdin:
-            with suppress(OSError):
-                self.process.stdin.close()
-        self.directory.remove()
-
-    def _silent(self, why: str) -> AnabranchError:
-        log = self.directory.path / "spark.log"
-        last = log.read_text(errors="replace").strip()[-500:] if log.exists() else ""
-        return AnabranchError(
-            "Spark's JVM did not start",
-            why=f"{why}; {last}" if last else why,
-            so="run `anabranch doctor`",
-        )
+    @property
+    def python(self) -> str:
+        """The Python of workers."""
+        return self.environment.get("PYSPARK_PYTHON", sys.executable)
 
 
 class _Shared:
@@ -427,18 +253,26 @@ class _Shared:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        self.nursery: Nursery | None = None
         self._jvm: Jvm | None = None
         self._users: dict[int, int] = {}
 
-    def jvm(self, start: Any) -> Jvm:
+    def jvm(self, launch: Callable[[], Jvm]) -> Jvm:
+        """The one that runs, or else another."""
         if self._jvm is not None and not self.alive():
-            self._jvm.end()
-            self._jvm = None
+            self.give_up()
             private.forget_gateway()
         if self._jvm is None:
-            self._jvm = start()
+            self._jvm = launch()
             atexit.register(self._jvm.end)
         return self._jvm
+
+    def nurse(self, start: Callable[[], Nursery | None]) -> None:
+        """Have a nursery for the context that is about to be made."""
+        if self.nursery is None:
+            self.nursery = start()
+            if self.nursery is not None:
+                atexit.register(self.nursery.end)
 
     def alive(self) -> bool:
         return self._jvm is not None and self._jvm.alive()
@@ -448,6 +282,7 @@ class _Shared:
 
     def lose(self, sc: Any) -> None:
         self._users.pop(id(sc), None)
+        self.close_nursery()
         private.forget_gateway()
 
     def take(self, sc: Any) -> Attached:
@@ -462,36 +297,107 @@ class _Shared:
                 self._users[id(sc)] = left
             elif self._users.pop(id(sc), None) is not None:
                 _stop(sc, alive=self.alive())
+                self.close_nursery()
+
+    def give_up(self) -> None:
+        """Let go of a JVM that cannot be talked to."""
+        self.close_nursery()
+        if self._jvm is not None:
+            self._jvm.end()
+            atexit.unregister(self._jvm.end)
+            self._jvm = None
+
+    def close_nursery(self) -> None:
+        if self.nursery is not None:
+            self.nursery.end()
+            atexit.unregister(self.nursery.end)
+            self.nursery = None
 
 
 _shared = _Shared()
 
 
-def _start(
-    master: str,
-    app_name: str,
-    conf: dict[str, str],
-    environment: Mapping[str, str],
-    cache: Path,
-) -> Any:
+def _launch(wanted: _Wanted) -> Jvm | None:
+    """A JVM of ours, just started or running; none if somebody else's is here and will do."""
+    if private.has_gateway() and _shared._jvm is None:
+        return None
+    return _shared.jvm(
+        lambda: Jvm.launch(
+            known_java(wanted.environment, wanted.cache),
+            wanted.environment,
+            wanted.cache,
+            wanted.master,
+            wanted.conf,
+        )
+    )
+
+
+def _nursery(wanted: _Wanted, jvm: Jvm, lanes: int | None) -> Nursery | None:
+    """A nursery for the heads and lanes of one query, if its workers will look for one."""
+    directory = jvm.directory.path
+    chosen = settings(wanted.master, wanted.conf, directory)
+    on_one_host = re.fullmatch(r"local(\[.*\])?", wanted.master)
+    ours = chosen.get("spark.python.daemon.module") == DAEMON
+    if not on_one_host or not ours:
+        return None
+    slots = slots_of(wanted.master)
+    return Nursery.start(
+        directory,
+        slots + (lanes if lanes and lanes > 0 else slots),
+        wanted.python,
+        worker_environment(jvm.environment, chosen),
+    )
+
+
+def worker_environment(of_jvm: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
+    """The environment that Spark gives to workers, as far as it matters to what they load.
+
+    >>> worker_environment({"A": "1"}, {"spark.executorEnv.B": "2", "spark.ui.enabled": "false"})
+    {'A': '1', 'PYTHONHASHSEED': '0', 'PYTHONUNBUFFERED': 'YES', 'B': '2', 'PYTHONPATH': ''}
+    """
+    prefix = "spark.executorEnv."
+    given = {
+        name.removeprefix(prefix): value
+        for name, value in chosen.items()
+        if name.startswith(prefix)
+    }
+    places = (given.get("PYTHONPATH"), of_jvm.get("PYTHONPATH"))
+    return {
+        **of_jvm,
+        # As PySpark has it; the same words then have the same hash in all workers.
+        "PYTHONHASHSEED": of_jvm.get("PYTHONHASHSEED", "0"),
+        "PYTHONUNBUFFERED": "YES",
+        **given,
+        "PYTHONPATH": os.pathsep.join(filter(None, places)),
+    }
+
+
+def _start(wanted: _Wanted, app_name: str) -> Any:
+    jvm = _launch(wanted)
+    # While the JVM gets up.
     from pyspark import SparkConf, SparkContext
 
-    if private.has_gateway() and _shared._jvm is None:
+    if jvm is None:
         # Somebody's context was here before and is stopped; its JVM stays, and will do.
         owned = OwnedDirectory.create("spark", Path(tempfile.gettempdir()))
         atexit.register(owned.remove)
         directory, gateway = owned.path, None
     else:
-        java = find_java(environment, cache)
-        jvm = _shared.jvm(lambda: start_jvm(java, environment, cache, conf))
+        try:
+            jvm.connect()
+        except BaseException:
+            _shared.give_up()
+            raise
         directory, gateway = jvm.directory.path, jvm.gateway
     chosen = SparkConf(loadDefaults=False)
     (directory / "s").mkdir(mode=0o700, exist_ok=True)
-    for name, value in settings(master, conf, directory).items():
+    if _shared.nursery is not None:
+        chosen.set(f"spark.executorEnv.{NURSERY}", str(_shared.nursery.place))
+    for name, value in settings(wanted.master, wanted.conf, directory).items():
         chosen.set(name, value)
     with _interrupts_left_alone():
-        sc = SparkContext(master_of(master), app_name, conf=chosen, gateway=gateway)
-    sc.pythonExec = environment.get("PYSPARK_PYTHON", sys.executable)
+        sc = SparkContext(master_of(wanted.master), app_name, conf=chosen, gateway=gateway)
+    sc.pythonExec = wanted.python
     return sc
 
 
@@ -501,7 +407,7 @@ def _unfit(what: str, so: str, why: str | None = None) -> AnabranchError:
 
 def _stop(sc: Any, *, alive: bool) -> None:
     if alive:
-        sc.stop()
+        private.stop(sc)
     else:
         private.forget_gateway()
 
@@ -517,21 +423,3 @@ def _interrupts_left_alone() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _private_home(directory: Path) -> Path:
-    """A SPARK_HOME of links, so that what Spark writes into its home is not in site-packages.
-
-    It has no `python`: workers would import PySpark from a zip without bytecode, at twice the time.
-    """
-    home = directory / "home"
-    (home / "work").mkdir(parents=True)
-    for part in ("bin", "jars"):
-        (home / part).symlink_to(_pyspark() / part)
-    return home
-
-
-def _pyspark() -> Path:
-    import pyspark
-
-    return Path(pyspark.__file__).parent
