@@ -84,7 +84,8 @@ def test_plan_is_sent_once_to_each_process(spark_context):
 
     assert {0: b"0 100", 1: b"1 101"} == lanes.run({0: b"a", 1: b"a"})[0]
     assert {0: b"0 100", 1: b"1 101"} == lanes.run({0: b"a", 1: b"a"})[0]
-    assert 2 == lanes.statistics().tasks_sent_plans
+    seen = lanes.statistics()
+    assert (2, 2, 1) == (seen.tasks_sent_plans, seen.jobs, seen.jobs_made_anew)
 
 
 def test_withdrawn_plan_is_forgotten(spark_context):

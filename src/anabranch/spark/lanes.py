@@ -184,7 +184,10 @@ class Lanes:
         tasks = {f"l{lane}": payload for lane, payload in lanes.items()}
         tasks |= {f"h{at}": payload for at, payload in enumerate(heads)}
         try:
-            answers = self._answers(tasks, plans=False)
+            # At the first job nobody has a plan: to ask who lacks one would be a job for nothing.
+            first = bool(self._plans) and self._seen.jobs == 0
+            answers = self._answers(tasks, plans=first)
+            self._count(tasks_sent_plans=len(tasks) if first else 0)
             lacking = [name for name, answer in answers.items() if answer.lacks]
             if lacking:
                 again = {name: tasks[name] for name in lacking}
