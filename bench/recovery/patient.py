@@ -108,7 +108,11 @@ class Patient:
 
     def kill_driver(self) -> float:
         """Kill the driver and its JVM at once; says when."""
-        victims = [*_children(self._process.pid, "SparkSubmit"), self._process.pid]
+        jvm = _children(self._process.pid, "org.apache.spark")
+        if not jvm:
+            message = "the driver has no JVM to be killed"
+            raise RuntimeError(message)
+        victims = [*jvm, self._process.pid]
         fault = time.time()
         for pid in victims:
             os.kill(pid, signal.SIGKILL)
@@ -127,7 +131,8 @@ class Patient:
     def end(self) -> None:
         """Make sure that nothing is left of it."""
         if self._process.poll() is None:
-            self.kill_driver()
+            self._process.kill()  # its JVM ends with its standard input
+            self._process.wait(PATIENCE_S)
 
     def _line(self) -> str:
         line = self._lines.get(timeout=PATIENCE_S)

@@ -5,26 +5,32 @@ the checkpoint, and each publication, is a moment: "before commits 3" is when th
 `commits` is about to be made by this process. At the moment `hold` it says "held" and waits for a
 line on its standard input; elsewhere it only says the moment's name. After `rescale[0]` commits it
 asks for `rescale[1]` lanes. At last it says "ended", or "failed" and why.
+
+At most `in_flight` epochs are under way, so that there are many commits however slow the machine is:
+a commit takes all epochs that are ready, and a moment that is waited for has to come.
 """
 
 import json
 import sys
 import threading
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import anabranch as ab
-from anabranch.api.starting import start
+from anabranch.api.starting import start, start_on_spark
 from anabranch.connectors.base import Sink
 from anabranch.errors import AnabranchError
 from anabranch.runtime import assembly, tasks
 from anabranch.runtime.assembly import Settings
 from anabranch.simulate.inline import InlineExecutor
+from anabranch.spark.session import begin
 from anabranch.state.store import LocalStore
 from tests.recovery.bank import TRANSFERS, bank, transfers
 from tests.runtime.programs import PROGRAMS
 
 COUNT = 60
+IN_FLIGHT = 3
 RUN_HERE = {**PROGRAMS, "bank": (bank, transfers, TRANSFERS)}
 
 
@@ -115,18 +121,19 @@ def main(options):
     vars(assembly)["LocalStore"] = telling_store(moments)
     sink = TellingSink(ab.sinks.Files(home / "out", format="parquet"), moments)
     made, lanes = program(options["name"], home, sink), options.get("lanes", 2)
-    trigger = ab.available_now(options.get("rows", 3))
+    settings = Settings(
+        ab.available_now(options.get("rows", 3)),
+        home / "ckpt",
+        lanes,
+        slices=16,
+        in_flight=options.get("in_flight", IN_FLIGHT),
+    )
     if options.get("master"):
-        query = made.start(
-            trigger=trigger,
-            checkpoint=home / "ckpt",
-            parallelism=lanes,
-            slices=16,
-            master=options["master"],
-        )
+        begin(master=options["master"], lanes=lanes)
+        query = start_on_spark(made.freeze(), settings, None, options["master"], {}, "")
     else:
         vars(tasks)["LocalStore"] = telling_store(moments)
-        settings = Settings(trigger, home / "ckpt", lanes, slices=16, keep=None)
+        settings = replace(settings, keep=None)
         query = start(made.freeze(), settings, InlineExecutor(options.get("seed", 0)))
     moments.query = query
     moments.started.set()

@@ -95,9 +95,11 @@ class Driver:
         return [pid for pid in parents if self._is_above(pid, parents) and command in _command(pid)]
 
     def workers(self, variable):
-        """Python workers below it that have this variable: those that a daemon of theirs forked."""
-        found = {pid for pid in self.children("pyspark") if variable in _variables(pid)}
-        return sorted(pid for pid in found if _parent(pid) in found)
+        """Python workers below it whose daemon has this variable: they are in its process group."""
+        found = {pid: _group(pid) for pid in self.children("")}
+        return sorted(
+            pid for pid, group in found.items() if pid != group and variable in _variables(group)
+        )
 
     def _is_above(self, pid, parents):
         while pid in parents:
@@ -133,6 +135,11 @@ def _read(path):
 def _parent(pid):
     found = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return int(found[1]) if found else 0
+
+
+def _group(pid):
+    found = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return int(found[2]) if found else 0
 
 
 def _command(pid):

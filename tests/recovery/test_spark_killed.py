@@ -54,7 +54,11 @@ def test_a_query_goes_on_though_its_workers_are_killed(tmp_path):
 def test_a_query_goes_on_though_all_daemons_and_workers_are_killed(tmp_path):
     with Driver(tmp_path, **SPARK, hold="after commits 3") as driver:
         driver.until("held")
-        kill(*driver.children("pyspark.daemon"))
+        daemons = driver.children("anabranch.spark.daemon")
+        workers = driver.workers("ANABRANCH_LANE") + driver.workers("ANABRANCH_HEAD")
+        assert len(daemons) >= 3, driver.story()
+        assert len(workers) >= 3, driver.story()
+        kill(*daemons, *workers)
         driver.go()
 
         assert "ended" == driver.outcome(), driver.story()
@@ -64,7 +68,9 @@ def test_a_query_goes_on_though_all_daemons_and_workers_are_killed(tmp_path):
 def test_a_query_whose_jvm_is_killed_fails_and_says_so(tmp_path):
     with Driver(tmp_path, **SPARK, hold="after commits 3") as driver:
         driver.until("held")
-        kill(*driver.children("SparkSubmit"))
+        jvm = driver.children("PythonGatewayServer")
+        assert jvm, driver.story()
+        kill(*jvm)
         driver.go()
         told = driver.outcome()
 
