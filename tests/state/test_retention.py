@@ -63,6 +63,18 @@ def test_a_lane_that_had_nothing_left_to_say_is_not_needed():
     assert [(1, 1)] == needed(history)
 
 
+def test_a_snapshot_of_the_one_lane_of_an_undivided_operator_ends_its_chain_at_any_width():
+    """At width 3 its lane owns fewer slices than at width 2, and has all of the state all the same."""
+    history = [
+        made(0, (0, 0, 1, 1), deltas=(0,)),
+        made(1, (0, 1, 2, 2), snapshots=(0,)),
+        made(2, (0, 1, 2, 2), deltas=(0,)),
+    ]
+
+    assert [(2, 0), (1, 0)] == needed([replace(each, undivided=("n",)) for each in history])
+    assert [(2, 0), (1, 0), (0, 0)] == needed(history)
+
+
 def test_what_is_not_published_is_kept():
     retention = Retention(keep=1)
     for number in range(4):

@@ -79,6 +79,12 @@ class Deployment:
         """How many levels an epoch goes through."""
         return max((stage.level for stage in self.stages), default=1)
 
+    @property
+    def undivided(self) -> tuple[str, ...]:
+        """The operators with state that run in one lane, whatever the width."""
+        alone = (stage.task.operators for stage in self.stages if stage.key is None)
+        return tuple(operator for operators in alone for operator in operators)
+
     def number(self, source: str) -> int:
         """The place of a source among the inputs."""
         return [each.name for each in self.inputs].index(source)

@@ -376,8 +376,8 @@ class Commit:
     each source the path of its newest plan so far) and `dropped` (operators that are no longer in
     the program, or begin anew: what was kept of them before this commit is not state any more).
     `quarantined` are the row numbers, by source and partition, of records in its epochs that were
-    passed over. These last three are left out of the file where they are empty, as in files of
-    older versions.
+    passed over, `undivided` the operators of which one lane has all slices, whoever owns them.
+    These last four are left out of the file where they are empty, as in files of older versions.
 
     >>> commit = Commit(first=0, last=1, positions={"clicks": {0: 9, "a": None}})
     >>> Commit.from_bytes("commits/1", commit.to_bytes()) == commit
@@ -404,6 +404,7 @@ class Commit:
     latest: Mapping[str, str] = field(default_factory=dict)
     dropped: tuple[str, ...] = ()
     quarantined: Mapping[str, Mapping[Partition, tuple[int, ...]]] = field(default_factory=dict)
+    undivided: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what cannot be a group of epochs."""
@@ -443,6 +444,11 @@ class Commit:
                 )
                 raise ValueError(message)
 
+    def slices_of(self, operator: str, lane: int) -> frozenset[int]:
+        """The slices of an operator's state that a lane has."""
+        whole = operator in self.undivided
+        return frozenset(at for at, owner in enumerate(self.owners) if whole or owner == lane)
+
     @property
     def is_opening(self) -> bool:
         """Whether this is a run's first, without epochs."""
@@ -468,6 +474,7 @@ class Commit:
             "latest": dict(self.latest),
             "dropped": list(self.dropped),
             "quarantined": passed_over,
+            "undivided": list(self.undivided),
         }
         return seal(
             {
@@ -531,6 +538,7 @@ _ADDED: Mapping[str, Callable[[Json], Any]] = {
     "latest": object_of(as_text),
     "dropped": tuple_of(as_text),
     "quarantined": object_of(mapping_of(as_partition, tuple_of(as_count))),
+    "undivided": tuple_of(as_text),
 }
 """Keys that files of older versions do not have."""
 

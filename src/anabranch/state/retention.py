@@ -44,7 +44,7 @@ def needed_links(history: Sequence[Commit]) -> Iterator[Link]:
             done = closed.setdefault(operator, set())
             whole: set[int] = set()
             for lane, path in by_lane.items():
-                slices = {each for each, owner in enumerate(commit.owners) if owner == lane}
+                slices = commit.slices_of(operator, lane)
                 if not slices <= done:
                     yield Link(commit.number, operator, lane, path)
                 if is_snapshot(path):
