@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from anabranch.ids import Offset, Partition
@@ -16,6 +17,16 @@ from anabranch.ids import Offset, Partition
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """What a source does to the run that reads it; sources for tests do."""
+
+    kind: Literal["end", "kill", "wait"]
+    """The run ends in order; or it dies before this epoch is committed; or this source pauses."""
+    seconds: float = 0.0
+    """How long it pauses."""
 
 
 class Source(ABC):
@@ -83,6 +94,10 @@ class Source(ABC):
         if rows is None or not isinstance(start, int):
             return end
         return start + rows if end is None else min(end, start + rows)
+
+    def interruption(self, partition: Partition, offset: Offset) -> Interruption | None:  # noqa: ARG002
+        """What happens to a run whose epoch ends at this offset of a partition; mostly nothing."""
+        return None
 
     def memory(self) -> Any:
         """What the source must be told again to give its offsets the same meaning; a JSON value."""

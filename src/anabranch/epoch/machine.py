@@ -91,7 +91,7 @@ class Rules:
 
     every: float = 1.0
     bounded: bool = False
-    in_flight: int = 16
+    in_flight: int = 64
     bytes_in_flight: int = 1 << 30
     """Of rows that were read and are not committed; what is read next is taken for as large."""
     attempts: int = 5
@@ -457,7 +457,7 @@ class Machine:
             source.due = event.at
         ends = not offer.finished <= source.finished
         news = offer.forced or not offer.empty or ends or not offer.idle <= source.idle
-        if self._rules.bounded and not news:
+        if self._rules.bounded and not news and not offer.more:
             source.exhausted = True
             return []
         if not news or (event.at < source.due and not (offer.more or offer.forced)):

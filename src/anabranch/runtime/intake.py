@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from anabranch.connectors.base import Interruption
 from anabranch.epoch.bundles import Bundles
 from anabranch.epoch.protocol import Offer
 from anabranch.epoch.row_limit import RowLimit
@@ -29,6 +30,10 @@ class Intake:
         self._positions = dict(positions or {})
         self._end: Mapping[Partition, Offset] | None = None
         self._empty_since: dict[Partition, float] = {}
+        self._interruptions: dict[Partition, tuple[Offset, Interruption | None]] = {}
+        """What the source said last, and of which offset: it may say so once."""
+        self._pause: float | None = None
+        """Until when there is nothing to be had, in seconds of the clock."""
 
     @property
     def positions(self) -> Mapping[Partition, Offset]:
@@ -44,6 +49,8 @@ class Intake:
         most = self._max_rows
         if most is None and limit is not None:
             most = max(1, limit.rows // max(1, len(self._source.partitions())))
+        if self._pause is not None and now < self._pause:
+            return self._nothing(now)
         latest = self._source.latest() if self._end is None else self._end
         offsets: dict[Partition, tuple[Offset, Offset]] = {}
         finished, more = set(), False
@@ -58,6 +65,31 @@ class Intake:
         hint = None if more else self._hint()
         idle = frozenset(p for p in offsets if p not in finished and self._idle(p, now))
         return Offer(offsets, frozenset(finished), hint, more, idle)
+
+    def _nothing(self, now: float) -> Offer:
+        """A source that pauses is empty, but not at its end."""
+        offsets = {p: (self._at(p), self._at(p)) for p in self._source.partitions()}
+        for partition in offsets:
+            self._note(partition, now, empty=True)
+        idle = frozenset(p for p in offsets if self._idle(p, now))
+        return Offer(offsets, frozenset(), None, more=True, idle=idle)
+
+    def interruption(self, offer: Offer) -> Interruption | None:
+        """What the source does to a run that cuts this, if it is one that does something."""
+        for partition, (start, end) in offer.offsets.items():
+            if start == end:
+                continue
+            offset, known = self._interruptions.get(partition, (None, None))
+            if offset != end:
+                known = self._source.interruption(partition, end)
+                self._interruptions[partition] = (end, known)
+            if known is not None:
+                return known
+        return None
+
+    def pause(self, until: float) -> None:
+        """Take the source for empty until then."""
+        self._pause = until
 
     def _note(self, partition: Partition, now: float, *, empty: bool) -> None:
         """Note since when a partition is empty; nothing that came could have gone between looks."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.clock import Clock
+from anabranch.connectors.base import Interruption
 from anabranch.epoch.bundles import Bundles, EvenBundles
 from anabranch.epoch.machine import Machine
 from anabranch.epoch.protocol import (
@@ -128,6 +129,8 @@ class Loop:
         self._jobs = 0
         """Since the last commit."""
         self._seen = self._facts()
+        self._doomed: int | None = None
+        """The ticket before whose commit the run dies."""
         self._rescaled: Callable[[], None] | None = None
         self._asking: list[Callable[[], None]] = []
         self._catching_up: list[tuple[int, Callable[[], None]]] = []
@@ -285,11 +288,32 @@ class Loop:
             self._looks[source] = self._looks[source].then(offer, self._clock.elapsed())
             forced = self._forced if not self._asking else not offer.empty
             caught_up = not offer.more
+            if self._must_wait(source, offer):
+                break
             given = Offered(replace(offer, forced=forced), self._clock.elapsed(), source)
             if not any(isinstance(command, Cut) for command in self._tell(given)):
                 break
             planned, self._forced = True, False
+            self._interrupt(source, offer)
         return planned, caught_up
+
+    def _must_wait(self, source: str, offer: Offer) -> bool:
+        """Whether an epoch at which the run dies has to wait: all before it is to be committed."""
+        if self._doomed is not None:
+            return True
+        deadly = self._intakes[source].interruption(offer) == Interruption("kill")
+        return deadly and bool(self._machine.tickets)
+
+    def _interrupt(self, source: str, offer: Offer) -> None:
+        """Have a source end the run, kill it or keep it waiting, where it is one that does."""
+        intake = self._intakes[source]
+        match intake.interruption(offer):
+            case Interruption("end"):
+                self.stop(drain=True)
+            case Interruption("kill"):
+                self._doomed = self._machine.last_cut
+            case Interruption("wait", seconds):
+                intake.pause(self._clock.elapsed() + seconds)
 
     def _promise(self) -> None:
         """All that the source held is planned: those who asked are told when it is committed."""
@@ -475,8 +499,18 @@ class Loop:
         done = list(takewhile(self._merging.done, self._waiting))
         self._waiting = self._waiting[len(done) :]
         for group in done:
+            self._refuse_doomed(group)
             self._commit(group)
         return bool(done)
+
+    def _refuse_doomed(self, group: Group) -> None:
+        """Die, if a source has said so, when all is done but for the commit."""
+        if any(work.ticket == self._doomed for work in group.works):
+            message = (
+                f"the run was killed by its source before epoch {group.epochs[-1]} was committed"
+            )
+            why = "the source holds an item that does so, once (ABORT)"
+            raise RunError(message, why=why, so="start it again: it goes on behind its last commit")
 
     def _commit(self, group: Group) -> None:
         deployment = self._deployment
@@ -497,6 +531,7 @@ class Loop:
             staged=staged,
             statistics={COMMITTED_AT: int(self._clock.now() * 1_000_000)},
             quarantined=self._quarantined(group),
+            undivided=deployment.undivided,
         )
         with self._watch("commitOffsets"):
             self._commits.commit(commit)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, fina
 
 import polars as pl
 
-from anabranch.connectors.base import Source
+from anabranch.connectors.base import Interruption, Source
 from anabranch.connectors.rows import Misfit, declared, frame_of
 from anabranch.errors import ProgramError
 from anabranch.program.durations import parse_duration
@@ -123,6 +123,19 @@ class TestingSource(Source):
         if not 0 <= index < len(self._controls) or index in self._spent:
             return None
         return self._controls[index]
+
+    def interruption(self, partition: Partition, offset: Offset) -> Interruption | None:  # noqa: ARG002
+        """What the control item that ends here does to a run; an `ABORT` says so once."""
+        match self.control(offset):
+            case Ending.EOF:
+                return Interruption("end")
+            case Ending.ABORT:
+                self.spend(offset)
+                return Interruption("kill")
+            case PAUSE(duration=duration):
+                return Interruption("wait", duration / 1_000_000)
+            case _:
+                return None
 
     def spend(self, offset: Offset) -> None:
         """Say that the run died of the `ABORT` that ends here: from now on it only ends an epoch.
