@@ -104,7 +104,9 @@ def program(home, *, on_error="fail", inferred=True):
 
 
 def run(home, lanes=2, **options):
-    settings = Settings(ab.available_now(3), home / "ckpt", lanes, slices=8, keep=None)
+    settings = Settings(
+        ab.available_now(3), home / "ckpt", lanes, slices=8, keep=None, in_flight=16
+    )
     query = start(program(home, **options).freeze(), settings, InlineExecutor())
     assert query.await_termination(PATIENCE_S)
 

@@ -177,8 +177,9 @@ class _Run:
         if result.error:
             self.ran.error = result.error
             return False
-        self.states[place] = result.state.fold() if self.choices.fold else result.state
-        self.deltas[place] += result.deltas
+        state, changed = result.state.together(self.states[place], result.deltas)
+        self.states[place] = state.fold() if self.choices.fold else state
+        self.deltas[place].append(changed)
         for epoch, output in zip(group, result.outputs, strict=True):
             assert output.epoch == epoch.number
             parts = {e: self._moved(found) for e, found in output.parts.items()}

@@ -24,10 +24,21 @@ def merge_above(seed):
     return MERGE_ABOVE if seed % 2 else 0
 
 
-def run(program, checkpoint, *, seed, mischief, lanes, rows):
-    settings = Settings(
-        available_now(rows), checkpoint, lanes, slices=8, keep=None, merge_above=merge_above(seed)
+def chosen(checkpoint, *, seed, lanes, rows):
+    """How a run goes about it: merges here or there, few epochs under way or many."""
+    return Settings(
+        available_now(rows),
+        checkpoint,
+        lanes,
+        slices=8,
+        keep=None,
+        merge_above=merge_above(seed),
+        in_flight=(3, 16, 64)[seed % 3],
     )
+
+
+def run(program, checkpoint, *, seed, mischief, lanes, rows):
+    settings = chosen(checkpoint, seed=seed, lanes=lanes, rows=rows)
     assembled = assemble(program.freeze(), settings, InlineExecutor(seed, mischief), MockClock())
     try:
         while not assembled.loop.over:
@@ -68,9 +79,7 @@ def with_files(program, directory):
 
 def live(graph, checkpoint, *, lanes, rows, seed, steps, wider):
     """A life of so many steps, with a change of width in it; whether it came to its end."""
-    settings = Settings(
-        available_now(rows), checkpoint, lanes, slices=8, keep=None, merge_above=merge_above(seed)
-    )
+    settings = chosen(checkpoint, seed=seed, lanes=lanes, rows=rows)
     assembled = assemble(graph, settings, InlineExecutor(seed, UNKIND), MockClock())
     try:
         for step in range(steps):

@@ -9,22 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import anabranch as ab
-from anabranch.epoch.triggers import available_now
 from anabranch.errors import RunError
 from anabranch.program.operators.edges import Write
-from anabranch.runtime.assembly import Settings, assemble
+from anabranch.runtime.assembly import assemble
 from anabranch.simulate.inline import KIND, UNKIND, InlineExecutor
 from anabranch.testing import MockClock, assert_same_rows, run_sequential
 from anabranch.testing.strategies import networks
-from tests.property.test_any_program import live, merge_above
+from tests.property.test_any_program import chosen, live
 from tests.runtime.test_inline import written
 
 
 def run(graph, checkpoint, *, seed, mischief, lanes, rows):
-    chosen = Settings(
-        available_now(rows), checkpoint, lanes, slices=8, keep=None, merge_above=merge_above(seed)
-    )
-    assembled = assemble(graph, chosen, InlineExecutor(seed, mischief), MockClock())
+    settings = chosen(checkpoint, seed=seed, lanes=lanes, rows=rows)
+    assembled = assemble(graph, settings, InlineExecutor(seed, mischief), MockClock())
     try:
         while not assembled.loop.over:
             assembled.loop.step()

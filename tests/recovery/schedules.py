@@ -50,6 +50,7 @@ class Life:
     at: int = 0
     steps: int | None = None
     rescale: tuple[tuple[int, int], ...] = ()
+    in_flight: int = 16
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,7 @@ def _life(draw, *, last):
         at=draw.randrange(1, 25),
         steps=None if last else draw.randrange(1, 30),
         rescale=rescale,
+        in_flight=draw.choice((1, 3, 16, 16, 64)),
     )
 
 
@@ -204,6 +206,7 @@ def _live(schedule, life, number, tmp_path, monkeypatch):
         life.lanes,
         schedule.slices,
         keep=None,
+        in_flight=life.in_flight,
         # Every other schedule leaves merges to tasks.
         merge_above=MERGE_ABOVE if schedule.seed % 2 else 0,
     )

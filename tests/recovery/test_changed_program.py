@@ -71,7 +71,9 @@ def live(shop, *, stop=None, drain=False, lanes=2, keep=None, slices=8):
 
     With `drain` it is asked to stop then, and finishes what is planned; else it is cut off.
     """
-    settings = Settings(available_now(7), shop.tmp_path / "ckpt", lanes, slices, keep=keep)
+    settings = Settings(
+        available_now(7), shop.tmp_path / "ckpt", lanes, slices, keep=keep, in_flight=16
+    )
     assembled = assemble(shop.program.freeze(), settings, InlineExecutor(), MockClock())
     try:
         steps = 0

@@ -17,7 +17,7 @@ PATIENCE_S = 60
 
 
 def query(name, tmp_path):
-    settings = Settings(available_now(7), tmp_path / "ckpt", 2, slices=8, keep=None)
+    settings = Settings(available_now(7), tmp_path / "ckpt", 2, slices=8, keep=None, in_flight=16)
     return start(made(name, tmp_path).freeze(), settings, InlineExecutor())
 
 

@@ -39,7 +39,7 @@ def place(name, home):
 
 
 def run(home, lanes=2):
-    settings = Settings(available_now(7), home / "ckpt", lanes, slices=8, keep=2)
+    settings = Settings(available_now(7), home / "ckpt", lanes, slices=8, keep=2, in_flight=16)
     query = start(made("fraud", home).freeze(), settings, InlineExecutor())
     assert query.await_termination(PATIENCE_S)
 

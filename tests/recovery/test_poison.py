@@ -51,7 +51,7 @@ def program_of(kills, *, on_error="dead_letter", partitions=1):
 
 
 def run(program, checkpoint, *, rows=7, lanes=2):
-    chosen = Settings(available_now(rows), checkpoint, lanes, slices=8, keep=None)
+    chosen = Settings(available_now(rows), checkpoint, lanes, slices=8, keep=None, in_flight=16)
     assembled = assemble(program.freeze(), chosen, InlineExecutor(), MockClock())
     try:
         while not assembled.loop.over:

@@ -71,7 +71,9 @@ def program(home, how, on_error):
 
 
 def run(made, home, lanes=2):
-    settings = Settings(ab.available_now(4), home / "ckpt", lanes, slices=8, keep=None)
+    settings = Settings(
+        ab.available_now(4), home / "ckpt", lanes, slices=8, keep=None, in_flight=16
+    )
     assert start(made.freeze(), settings, InlineExecutor()).await_termination(PATIENCE_S)
 
 

@@ -30,7 +30,9 @@ class Life:
     """A query in this process, step by step."""
 
     def __init__(self, program, checkpoint, *, lanes=2, rows=7, keep=None, mischief=KIND):
-        settings = Settings(available_now(rows), checkpoint, lanes, slices=8, keep=keep)
+        settings = Settings(
+            available_now(rows), checkpoint, lanes, slices=8, keep=keep, in_flight=16
+        )
         executor = InlineExecutor(3, mischief)
         self.assembled = assemble(program.freeze(), settings, executor, MockClock())
         self.checkpoint = checkpoint

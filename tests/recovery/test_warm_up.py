@@ -36,7 +36,7 @@ class Slow(InlineExecutor):
 
 
 def test_a_worker_that_dies_in_the_warm_up_does_not_end_a_query(tmp_path):
-    settings = Settings(available_now(7), tmp_path / "ckpt", 2, slices=8, keep=None)
+    settings = Settings(available_now(7), tmp_path / "ckpt", 2, slices=8, keep=None, in_flight=16)
     assert start(made("fraud", tmp_path).freeze(), settings, Cold()).await_termination(PATIENCE_S)
 
     expected = run_sequential(made("fraud", tmp_path), log=tmp_path / "ckpt")["out"]
@@ -44,7 +44,7 @@ def test_a_worker_that_dies_in_the_warm_up_does_not_end_a_query(tmp_path):
 
 
 def test_a_query_that_is_stopped_in_its_warm_up_is_stopped_and_has_not_failed(tmp_path):
-    settings = Settings(epochs("1 s", 7), tmp_path / "ckpt", 2, slices=8, keep=None)
+    settings = Settings(epochs("1 s", 7), tmp_path / "ckpt", 2, slices=8, keep=None, in_flight=16)
     query = start(made("fraud", tmp_path).freeze(), settings, Slow())
 
     query.stop(drain=False)

@@ -14,7 +14,7 @@ def run(
     program, checkpoint, *, seed=0, mischief=KIND, lanes=2, rows=7, stop_after=None, rescale=()
 ):
     """Run a program to its end, or for so many steps, then let go of it as a crash would."""
-    settings = Settings(available_now(rows), checkpoint, lanes, slices=8, keep=None)
+    settings = Settings(available_now(rows), checkpoint, lanes, slices=8, keep=None, in_flight=16)
     executor = InlineExecutor(seed, mischief)
     assembled = assemble(program.freeze(), settings, executor, MockClock())
     steps, widths = 0, dict(rescale)

@@ -37,7 +37,7 @@ SPARKS = {
 
 
 def ran(tmp_path, name="campaign_views", **given):
-    settings = Settings(available_now(7), tmp_path / "ckpt", 2, slices=8, keep=None)
+    settings = Settings(available_now(7), tmp_path / "ckpt", 2, slices=8, keep=None, in_flight=16)
     query = start(made(name, tmp_path, **given).freeze(), settings, InlineExecutor())
     assert query.await_termination(PATIENCE_S)
     return query
@@ -218,7 +218,7 @@ def test_only_the_newest_progress_is_kept(tmp_path):
     program = ab.Program("many")
     rows = [{"n": n} for n in range(800)]
     program.read(ab.sources.Records(rows)).write(ab.sinks.Memory("out"))
-    settings = Settings(available_now(1), tmp_path / "ckpt", 1, slices=8)
+    settings = Settings(available_now(1), tmp_path / "ckpt", 1, slices=8, in_flight=4)
 
     query = start(program.freeze(), settings, InlineExecutor(), clock=MockClock())
     assert query.await_termination(PATIENCE_S)

@@ -31,7 +31,7 @@ from tests.runtime.test_inline import made, written
 
 def live(program, checkpoint, *, stop=None, lanes=2, rows=7, keep=None, clock=None):
     """Run to the end, or for so many steps, then let go of it as a crash would."""
-    settings = Settings(available_now(rows), checkpoint, lanes, slices=8, keep=keep)
+    settings = Settings(available_now(rows), checkpoint, lanes, slices=8, keep=keep, in_flight=16)
     assembled = assemble(program.freeze(), settings, InlineExecutor(), clock or MockClock())
     try:
         steps = 0

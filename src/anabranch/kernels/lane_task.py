@@ -22,7 +22,7 @@ from anabranch.kernels.failures import Failed
 from anabranch.kernels.kernel import Kernel, Taken
 from anabranch.kernels.letters import Origins
 from anabranch.kernels.results import END, EpochInput, EpochOutput, LaneResult
-from anabranch.kernels.state import StateView
+from anabranch.kernels.state import Adding, StateView
 from anabranch.kernels.stateless.chain import Chain
 from anabranch.kernels.stateless.split import Branches
 from anabranch.kernels.wires import Wire
@@ -89,6 +89,18 @@ class LaneState:
     def fold(self) -> LaneState:
         """The same states, each in as few pieces as can be."""
         return LaneState({name: each.fold(each.version) for name, each in self.views.items()})
+
+    def together(
+        self, since: LaneState, deltas: Sequence[Mapping[str, pl.DataFrame]]
+    ) -> tuple[LaneState, dict[str, pl.DataFrame]]:
+        """The same states, and by operator one delta for those of all epochs since then."""
+        views, changed = dict(self.views), dict[str, pl.DataFrame]()
+        for name, view in self.views.items():
+            if isinstance(view, Adding):
+                views[name], changed[name] = view.together(since.views[name].version)
+            else:
+                changed[name] = pl.concat([each[name] for each in deltas], how="diagonal")
+        return LaneState(views), changed
 
     def whole(self) -> Mapping[str, pl.DataFrame]:
         """All of each as one delta."""

@@ -7,7 +7,7 @@ committed). What an epoch changes is its delta, and state is nothing but the fol
 
 from __future__ import annotations
 
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 import polars as pl
 
@@ -31,3 +31,15 @@ class StateView(Protocol):
 
     def whole(self) -> pl.DataFrame:
         """All of it as one delta, sorted by slice: folding it alone gives the state again."""
+
+
+@runtime_checkable
+class Adding(StateView, Protocol):
+    """State to which epochs are added up in less time together than one by one."""
+
+    def together(self, since: int) -> tuple[Self, pl.DataFrame]:
+        """The same state with all that came after a version in one piece; and that as a delta.
+
+        The delta stands for those of the epochs since. Versions before this one are not known any
+        more.
+        """

@@ -65,7 +65,7 @@ class Settings:
     """Commits that can be gone back to; None: all."""
     bundles: Bundles | None = None
     """How rows are bundled where they come in; None: as few as keep all slots busy."""
-    in_flight: int = 16
+    in_flight: int = 64
     """Epochs of a source that may be under way at a time."""
     bytes_in_flight: int = 1 << 30
     """Of rows that were read and are not committed."""

@@ -2,7 +2,7 @@ r"""Rows on their way from head tasks to lanes, carried by whoever runs the task
 
 A *piece* is one blob for one lane:
 
-    name 16 bytes | epoch i64 | map i32 | lane i32 | crc32 u32 | the blob
+    name 16 bytes | epoch i64 | map i32 | lane i32 | crc32c u32 | the blob
 
 The name is a digest of run, shipment and attempt: a *shipment* is what one round of head tasks sent
 together. A piece made again from the same rows has the same name, so what tells a blob that differs
@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import hashlib
 import struct
-import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+from crc32c import crc32c
 
 from anabranch.errors import RunError
 from anabranch.runtime.exchange import BLOB, PartError, PartName
@@ -103,7 +104,7 @@ class CarriedExchange:
 
     def write(self, name: PartName, parts: Mapping[int, bytes]) -> dict[str, Any]:
         """Collect blobs; they are gone unless somebody takes what was `written`."""
-        places = {lane: (len(blob), zlib.crc32(blob)) for lane, blob in parts.items()}
+        places = {lane: (len(blob), crc32c(blob)) for lane, blob in parts.items()}
         reference = CarriedReference(
             self._shipment, name.run, name.epoch, name.map, name.attempt, places
         )
@@ -134,9 +135,9 @@ class CarriedExchange:
             raise PartError.of(reference.file, lane, "it did not arrive")
         length, crc = reference.places[lane]
         blob = piece[_HEADER_SIZE:]
-        if (len(blob), zlib.crc32(blob)) == (length, crc):
+        if (len(blob), crc32c(blob)) == (length, crc):
             return blob
-        whole = _CRC.unpack_from(piece, _NAME.size) == (zlib.crc32(blob),)
+        whole = _CRC.unpack_from(piece, _NAME.size) == (crc32c(blob),)
         differs = "it was made again, and is another one than it was"
         raise PartError.of(reference.file, lane, differs if whole else "it is damaged")
 

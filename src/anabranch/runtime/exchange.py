@@ -4,7 +4,7 @@ A *parts file* is what one head task made of one epoch, divided by lane:
 
     anabranch parts 1\n
     then for each lane a header of 48 bytes and the blob:
-        run 16 bytes | epoch i64 | map i32 | lane i32 | length i64 | crc32 u32 | 4 bytes of zero
+        run 16 bytes | epoch i64 | map i32 | lane i32 | length i64 | crc32c u32 | 4 bytes of zero
 
 It is written beside its place and renamed, so a file with its name is whole. Files lie in an
 `OwnedDirectory`: private to the user, held by a lock for as long as its owner lives, so that
@@ -22,13 +22,14 @@ import secrets
 import shutil
 import struct
 import tempfile
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
+
+from crc32c import crc32c
 
 from anabranch.errors import AnabranchError, RunError
 
@@ -210,7 +211,7 @@ def write_parts(directory: Path, name: PartName, parts: Mapping[int, bytes]) -> 
     run, places, at = _digest(name.run), {}, len(_MAGIC)
     pieces: list[bytes] = [_MAGIC]
     for lane, blob in parts.items():
-        crc = zlib.crc32(blob)
+        crc = crc32c(blob)
         pieces += (_HEADER.pack(run, name.epoch, name.map, lane, len(blob), crc), blob)
         places[lane] = (at, len(blob))
         at += _HEADER.size + len(blob)
@@ -248,7 +249,7 @@ def read_part(reference: Reference, lane: int) -> bytes | None:
         raise PartError.of(reference.path, lane, f"it has {len(found)} bytes")
     blob = found[_HEADER.size :]
     expected = _HEADER.pack(
-        _digest(reference.run), reference.epoch, reference.map, lane, length, zlib.crc32(blob)
+        _digest(reference.run), reference.epoch, reference.map, lane, length, crc32c(blob)
     )
     if found[: _HEADER.size] != expected:
         raise PartError.of(reference.path, lane, "it is damaged or another's")

@@ -121,14 +121,13 @@ class Worker:
             outputs = zip(job.items, result.outputs, strict=True)
             epochs = tuple(self._output(lane, job.stage, item, each) for item, each in outputs)
         with self._watch("state"):
+            together, changed = result.state.together(state, result.deltas)
             # The parent is a value of its own, so the new version need not keep its layers apart.
-            made, version = result.state.fold(), uuid4().hex
+            made, version = together.fold(), uuid4().hex
             self._keep(version, made)
-            paths = self._write_deltas(lane, job, version, result, made)
-        changed = {
-            operator: sum(each[operator].height for each in result.deltas) for operator in paths
-        }
-        return StageDone(job.stage, version, epochs, paths, job.snapshot, changed)
+            paths = self._write_deltas(lane, job, version, changed, made)
+        heights = {operator: each.height for operator, each in changed.items()}
+        return StageDone(job.stage, version, epochs, paths, job.snapshot, heights)
 
     def _taken(
         self,
@@ -242,13 +241,17 @@ class Worker:
             self._states.popitem(last=False)
 
     def _write_deltas(
-        self, lane: int, job: StageJob, version: str, result: LaneResult, made: LaneState
+        self,
+        lane: int,
+        job: StageJob,
+        version: str,
+        changed: Mapping[str, pl.DataFrame],
+        made: LaneState,
     ) -> dict[str, str]:
         """Write what changed in all epochs of the job, or all there is: one file an operator."""
-        whole = made.whole() if job.snapshot else {}
+        written = made.whole() if job.snapshot else changed
         paths = {}
         for operator in made.views:
-            changed = [each[operator] for each in result.deltas]
             delta = Delta(
                 operator,
                 lane,
@@ -256,7 +259,7 @@ class Worker:
                 job.items[0].epoch,
                 job.items[-1].epoch,
                 version,
-                whole[operator] if job.snapshot else pl.concat(changed, how="diagonal"),
+                written[operator],
                 parent=None if job.snapshot or job.parent == BEGIN else job.parent,
                 watermark=_watermark(job.items[-1].marks),
                 kind="snapshot" if job.snapshot else "delta",

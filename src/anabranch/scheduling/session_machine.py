@@ -80,5 +80,5 @@ class SessionMachine:
         if cycle.heads and seconds > LONG_S:
             return replace(self, heads=max(1, self.heads // 2))
         if waiting and len(cycle.heads) == self.heads and seconds < SHORT_S:
-            return replace(self, heads=min(2 * self.heads, 8 * self.slots))
+            return replace(self, heads=min(2 * self.heads, 32 * self.slots))
         return self

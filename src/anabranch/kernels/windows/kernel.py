@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import polars as pl
@@ -17,6 +18,7 @@ import polars as pl
 from anabranch.kernels.bundle import OFFSET, PARTITION, TIME
 from anabranch.kernels.failures import failing
 from anabranch.kernels.kernel import Given, Taken
+from anabranch.kernels.letters import Left
 from anabranch.kernels.windows.fields import ROWS
 from anabranch.kernels.windows.panes import START, Panes
 from anabranch.kernels.windows.results import END, Leaving, outputs_of
@@ -69,21 +71,24 @@ class WindowKernel:
 
     def run(self, taken: Taken, state: PaneState) -> Given[PaneState]:
         """Add an epoch's rows to their panes, then let windows leave that have ended."""
-        late = taken.rows[0].clear()
+        late, added = taken.rows[0].clear(), True
         if self.combined:
             fresh, count = self._partials(taken)
+            # Where nothing leaves they can wait for those of other epochs: a sum less.
+            added = self._leaves(taken)
+            fresh = self.windows.merged([fresh]) if added else fresh
         else:
             fresh, late = self._rows(taken)
             count = late.height
         due, left = self._due(taken, state, fresh)
-        rows, failed = self.leaving.by_watermark(due)
+        rows, failed = self.leaving.by_watermark(due) if due.height else self._no_rows
         closed = self.panes.closed(_less(taken.after, self.allowed))
         kept = self.windows.merged([fresh, left]) if left.height else fresh
-        if closed is not None:
+        if closed is not None and kept.height and kept[START][0] <= closed:
             kept = kept.filter(pl.col(START) > closed)
-        delta = kept.sort(SLICE, maintain_order=True)
         outputs = outputs_of(rows, late if self.late_read else None, failed)
-        return Given(outputs, state.then(kept, closed), delta, count, failed.count)
+        then = state.then(kept, closed, added=added)
+        return Given(outputs, then, kept, count, failed.count)
 
     # Rows in
 
@@ -107,18 +112,34 @@ class WindowKernel:
         return found.sort(START, maintain_order=True), late
 
     def _partials(self, taken: Taken) -> tuple[pl.DataFrame, int]:
-        """The same of partials; how many rows are late is known, but not which."""
+        """The same of partials, which are not added up; how many rows are late, but not which."""
         parts = taken.rows[0]
         if PARTITION in parts.columns:
             parts = parts.sort(PARTITION, OFFSET, maintain_order=True)
-        found = self.windows.merged([parts])
+        found = parts.select(list(self.windows.partial_schema))
+        if not found[START].is_sorted():
+            found = found.sort(START, maintain_order=True)
         closed = self.panes.closed(_less(taken.before, self.allowed))
-        if closed is None:
+        if closed is None or not found.height or found[START][0] > closed:
             return found, 0
         late = found.filter(pl.col(START) <= closed)
         return found.filter(pl.col(START) > closed), int(late[ROWS].sum())
 
     # Windows out
+
+    @cached_property
+    def _none(self) -> pl.DataFrame:
+        return pl.DataFrame(schema=self.windows.partial_schema)
+
+    @cached_property
+    def _no_rows(self) -> tuple[pl.DataFrame, Left]:
+        """What leaves at most epochs: to make it each time is half of what a small one takes."""
+        return self.leaving.by_watermark(self._none.with_columns(pl.lit(0, pl.Int64).alias(END)))
+
+    def _leaves(self, taken: Taken) -> bool:
+        """Whether windows may leave at the end of this epoch."""
+        high, low = self.panes.last_ended(taken.after), self.panes.first_open(taken.before)
+        return high is not None and (high >= low or self.windows.revised)
 
     def _due(
         self, taken: Taken, state: PaneState, fresh: pl.DataFrame
@@ -126,9 +147,9 @@ class WindowKernel:
         """The windows that leave, in order, and with `allow_late` a mark for each."""
         panes, windows = self.panes, self.windows
         high, low = panes.last_ended(taken.after), panes.first_open(taken.before)
-        none = pl.DataFrame(schema=windows.partial_schema)
-        if high is None or (high < low and not windows.revised):
-            return none.with_columns(pl.lit(0, pl.Int64).alias(END)), none
+        none = self._none
+        if high is None or not self._leaves(taken):
+            return none, none
         if windows.revised:
             found = self._changed(taken, state, fresh, low, high)
         else:

@@ -28,6 +28,8 @@ class Layer:
     """At this version panes that start here or before count no longer."""
     layout: Layout = Layout.COPIES
     """Whether it may stand beside others of its size."""
+    added: bool = True
+    """Whether there is one partial a pane and key, or several that are still to be added up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +63,31 @@ class PaneState:
         self._require(version)
         return replace(self, layers=tuple(x for x in self.layers if x.version <= version))
 
-    def then(self, delta: pl.DataFrame, closed: int | None) -> PaneState:
+    def then(self, delta: pl.DataFrame, closed: int | None, *, added: bool = True) -> PaneState:
         """The state after one more epoch, with partials sorted by start."""
-        layout = self.windows.layout(delta)
-        return replace(self, layers=(*self.layers, Layer(self.version + 1, delta, closed, layout)))
+        layer = Layer(self.version + 1, delta, closed, self.windows.layout(delta), added)
+        return replace(self, layers=(*self.layers, layer))
+
+    def together(self, since: int) -> tuple[PaneState, pl.DataFrame]:
+        """The same state with all that came after a version in one layer; and that as a delta.
+
+        Chunks stay what they are, and the delta has them one behind the other.
+        """
+        self._require(since)
+        closed = self.layers[-1].closed
+        recent = [
+            replace(each, frame=_without(each.frame, closed))
+            for each in self.layers
+            if each.version > since
+        ]
+        older = tuple(each for each in self.layers if each.version <= since)
+        if not recent:
+            return self, pl.DataFrame(schema=self.windows.partial_schema)
+        if any(each.layout is not Layout.COPIES for each in recent):
+            frames = [self._added(each).frame for each in recent]
+            return replace(self, base=self.version), pl.concat(frames)
+        layer = replace(recent[-1], frame=self._sum(recent), added=True)
+        return replace(self, layers=(*older, layer), base=self.version), layer.frame
 
     def fold(self, version: int) -> PaneState:
         """The same state with fewer layers, without the panes that had left at this version."""
@@ -92,8 +115,14 @@ class PaneState:
 
     def _together(self, group: Sequence[Layer]) -> Layer:
         if len(group) == 1:
-            return group[0]
-        return replace(group[-1], frame=self.windows.merged([each.frame for each in group]))
+            return self._added(group[0])
+        return replace(group[-1], frame=self._sum(group), added=True)
+
+    def _added(self, layer: Layer) -> Layer:
+        return layer if layer.added else replace(layer, frame=self._sum([layer]), added=True)
+
+    def _sum(self, layers: Sequence[Layer]) -> pl.DataFrame:
+        return self.windows.merged([each.frame for each in layers])
 
     def whole(self) -> pl.DataFrame:
         """All partials that still count."""
@@ -102,14 +131,15 @@ class PaneState:
         return self.windows.merged(frames).sort(SLICE, maintain_order=True)
 
     def between(self, low: int, high: int) -> list[pl.DataFrame]:
-        """The partials of panes that start from `low` to `high`, layer by layer."""
+        """The partials of panes that start from `low` to `high`, layer by layer, each added up."""
         found = []
         for layer in self.layers:
             starts = layer.frame[START]
             begin = int(starts.search_sorted(low, side="left"))
             end = int(starts.search_sorted(high, side="right"))
             if end > begin:
-                found.append(layer.frame.slice(begin, end - begin))
+                part = layer.frame.slice(begin, end - begin)
+                found.append(part if layer.added else self.windows.merged([part]))
         return found
 
     def _require(self, version: int) -> None:
