@@ -1,20 +1,39 @@
 """The whole path in one process, under an unkind executor: equal to the oracle on its own log."""
 
+from itertools import groupby
+
 import pytest
 
 import anabranch as ab
 from anabranch.epoch.triggers import available_now
 from anabranch.runtime.assembly import Settings, assemble
 from anabranch.simulate.inline import KIND, UNKIND, InlineExecutor
+from anabranch.state.recovery import recover
+from anabranch.state.store import LocalStore
 from anabranch.testing import MockClock, assert_same_rows, run_sequential
 from tests.runtime.programs import PROGRAMS
 
 
 def run(
-    program, checkpoint, *, seed=0, mischief=KIND, lanes=2, rows=7, stop_after=None, rescale=()
+    program,
+    checkpoint,
+    *,
+    seed=0,
+    mischief=KIND,
+    lanes=2,
+    rows=7,
+    stop_after=None,
+    rescale=(),
+    in_flight=16,
 ):
-    """Run a program to its end, or for so many steps, then let go of it as a crash would."""
-    settings = Settings(available_now(rows), checkpoint, lanes, slices=8, keep=None, in_flight=16)
+    """Run a program to its end, or for so many steps, then let go of it as a crash would.
+
+    Says how many steps it was. With two epochs in flight three steps take them from their cut to
+    their commit: heads, lanes, commit; with many all are cut before the first is committed.
+    """
+    settings = Settings(
+        available_now(rows), checkpoint, lanes, slices=8, keep=None, in_flight=in_flight
+    )
     executor = InlineExecutor(seed, mischief)
     assembled = assemble(program.freeze(), settings, executor, MockClock())
     steps, widths = 0, dict(rescale)
@@ -26,6 +45,12 @@ def run(
     assembled.loop.close()
     assembled.close()
     return steps
+
+
+def widths_of(checkpoint):
+    """How many lanes there were, from commit to commit, where that changes."""
+    history = recover(LocalStore(checkpoint)).history
+    return [lanes for lanes, _ in groupby(each.lanes for each in history if not each.is_opening)]
 
 
 def written(directory):
@@ -74,17 +99,21 @@ def test_whatever_fails_the_output_is_the_same(name, seed, tmp_path):
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("stop", range(1, 12))
 def test_a_run_that_was_cut_off_goes_on_at_any_width(name, stop, tmp_path):
-    run(made(name, tmp_path), tmp_path / "ckpt", lanes=2, stop_after=stop)
-    run(made(name, tmp_path), tmp_path / "ckpt", lanes=(1, 2, 3)[stop % 3])
+    cut = run(made(name, tmp_path), tmp_path / "ckpt", lanes=2, stop_after=stop, in_flight=2)
+    on = run(made(name, tmp_path), tmp_path / "ckpt", lanes=(1, 2, 3)[stop % 3])
 
+    assert stop == cut
+    assert on >= 3, "there was nothing left to do"
     expected = run_sequential(made(name, tmp_path), log=tmp_path / "ckpt")["out"]
     assert_same_rows(expected, written(tmp_path / "out"))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_lanes_come_and_go_in_mid_stream(name, tmp_path):
-    run(made(name, tmp_path), tmp_path / "ckpt", lanes=1, rescale=((2, 2), (6, 4), (10, 1)))
+    rescale = ((2, 2), (6, 4), (10, 1))
+    run(made(name, tmp_path), tmp_path / "ckpt", lanes=1, rescale=rescale, in_flight=2)
 
+    assert [1, 2, 4, 1] == widths_of(tmp_path / "ckpt")
     expected = run_sequential(made(name, tmp_path), log=tmp_path / "ckpt")["out"]
     assert_same_rows(expected, written(tmp_path / "out"))
 
