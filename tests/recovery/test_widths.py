@@ -4,7 +4,7 @@ import pytest
 
 from anabranch.testing import assert_same_rows, run_sequential
 from tests.runtime.programs import PROGRAMS
-from tests.runtime.test_inline import made, run, written
+from tests.runtime.test_inline import made, run, widths_of, written
 
 
 @pytest.mark.slow
@@ -14,7 +14,9 @@ from tests.runtime.test_inline import made, run, written
 )
 def test_state_is_whole_after_runs_of_other_widths(name, widths, tmp_path):
     for width in widths[:-1]:
-        run(made(name, tmp_path), tmp_path / "ckpt", lanes=width, rows=3, stop_after=5)
+        # Two commits each: all a lane has, where its slices have moved, and what changed since.
+        life = {"lanes": width, "rows": 3, "stop_after": 8, "in_flight": 2}
+        assert 8 == run(made(name, tmp_path), tmp_path / "ckpt", **life)
     run(made(name, tmp_path), tmp_path / "ckpt", lanes=widths[-1], rows=3, stop_after=500)
 
     expected = run_sequential(made(name, tmp_path), log=tmp_path / "ckpt")["out"]
@@ -26,14 +28,9 @@ def test_state_is_whole_after_runs_of_other_widths(name, widths, tmp_path):
 @pytest.mark.parametrize("widths", [(1, 4), (1, 2), (4, 2), (2, 1)], ids=str)
 def test_state_is_whole_in_a_run_after_a_rescale(name, widths, tmp_path):
     before, after = widths
-    run(
-        made(name, tmp_path),
-        tmp_path / "ckpt",
-        lanes=before,
-        rows=3,
-        rescale=((4, after),),
-        stop_after=9,
-    )
+    life = {"lanes": before, "rows": 3, "stop_after": 9, "in_flight": 2}
+    assert 9 == run(made(name, tmp_path), tmp_path / "ckpt", rescale=((4, after),), **life)
+    assert [before, after] == widths_of(tmp_path / "ckpt")
     run(made(name, tmp_path), tmp_path / "ckpt", lanes=after, rows=3, stop_after=500)
 
     expected = run_sequential(made(name, tmp_path), log=tmp_path / "ckpt")["out"]
