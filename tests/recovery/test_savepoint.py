@@ -30,8 +30,9 @@ class Life:
     """A query in this process, step by step."""
 
     def __init__(self, program, checkpoint, *, lanes=2, rows=7, keep=None, mischief=KIND):
+        # Two in flight: three steps take them to their commit, and there are many commits.
         settings = Settings(
-            available_now(rows), checkpoint, lanes, slices=8, keep=keep, in_flight=16
+            available_now(rows), checkpoint, lanes, slices=8, keep=keep, in_flight=2
         )
         executor = InlineExecutor(3, mischief)
         self.assembled = assemble(program.freeze(), settings, executor, MockClock())
@@ -78,6 +79,7 @@ def test_a_run_goes_on_from_it_at_any_width_while_the_query_goes_on(name, steps,
     life = Life(made(name, tmp_path), checkpoint).steps(steps)
 
     last = savepoint(checkpoint, path)
+    assert not life.assembled.loop.over
 
     life.steps().end()
     expected = run_sequential(made(name, tmp_path), log=checkpoint)["out"]
@@ -91,18 +93,20 @@ def test_a_run_goes_on_from_it_at_any_width_while_the_query_goes_on(name, steps,
 def test_nothing_of_the_checkpoint_it_was_taken_of_is_needed(name, tmp_path):
     """As on another machine: the checkpoint and its output are gone."""
     checkpoint, path, there = tmp_path / "ckpt", tmp_path / "saved", tmp_path / "there"
-    life = Life(made(name, tmp_path, partitions=2), checkpoint, keep=2, mischief=UNKIND).steps(40)
+    size = {"partitions": 2, "count": 400}
+    life = Life(made(name, tmp_path, **size), checkpoint, keep=2, mischief=UNKIND).steps(40)
     last = savepoint(checkpoint, path)
     assert last > 0
+    assert not life.assembled.loop.over
     life.end()
     shutil.rmtree(checkpoint)
     (tmp_path / "elsewhere").mkdir()
     moved = shutil.move(path, tmp_path / "elsewhere" / "saved")
 
-    Life(made(name, there, partitions=2), moved, lanes=3).steps().end()
+    Life(made(name, there, **size), moved, lanes=3).steps().end()
 
     assert not checkpoint.exists()
-    whole = run_sequential(made(name, there, partitions=2), epoch_rows=7)["out"]
+    whole = run_sequential(made(name, there, **size), epoch_rows=7)["out"]
     assert_same_rows(whole, [*written(tmp_path / "out"), *written(there / "out")], ordered=False)
 
 
