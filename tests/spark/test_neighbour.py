@@ -286,10 +286,11 @@ def test_two_data_frames_are_two_sources(session, events, tmp_path):
 
 def test_a_run_goes_on_with_a_data_frame_that_is_made_again(session, events, tmp_path):
     sink = ab.sinks.Files(tmp_path / "out", format="parquet")
-    run_inline(windows(ab.sources.Spark(events), sink), tmp_path / "ckpt", stop_after=4)
+    first = windows(ab.sources.Spark(events), sink)
+    assert 4 == run_inline(first, tmp_path / "ckpt", stop_after=4, in_flight=2)
     again = session.range(0, 90, 1, 3).selectExpr(*EVENTS)
     program = windows(ab.sources.Spark(again), sink)
-    run_inline(program, tmp_path / "ckpt")
+    assert 3 <= run_inline(program, tmp_path / "ckpt"), "there was nothing left to read"
 
     assert_same_rows(
         run_sequential(program, log=tmp_path / "ckpt")["out"], written(tmp_path / "out")
@@ -322,9 +323,9 @@ def test_rows_that_are_kept_are_read_by_the_next_run(session, tmp_path):
         source = ab.sources.Spark(df, directory=tmp_path / "kept")
         return windows(source, ab.sinks.Files(tmp_path / "out", format="parquet"))
 
-    run_inline(program(), tmp_path / "ckpt", stop_after=4)
+    assert 4 == run_inline(program(), tmp_path / "ckpt", stop_after=4, in_flight=2)
     last = program()
-    run_inline(last, tmp_path / "ckpt")
+    assert 3 <= run_inline(last, tmp_path / "ckpt"), "there was nothing left to read"
 
     expected = run_sequential(last, log=tmp_path / "ckpt")["out"]
     assert expected
