@@ -8,7 +8,7 @@ from anabranch.program.operators.edges import Write
 from anabranch.testing import assert_same_rows, run_sequential
 from tests.runtime.test_inline import written
 from tests.spark.test_operators import EVENTS, events
-from tests.spark.test_spine import ended
+from tests.spark.test_spine import cut_off, ended
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -85,9 +85,7 @@ def test_a_network_gives_what_it_means(build, exchange, tmp_path, spark_context,
         return program.start(spark_context, checkpoint=tmp_path / "ckpt", slices=16, **options)
 
     first = start(trigger=ab.epochs("5 ms", 3), parallelism=2)
-    while not first.recent_progress:
-        assert not first.await_termination(0.01)
-    first.stop(drain=False)
+    cut_off(first)
     ended(start(trigger=ab.available_now(40), parallelism=3))
 
     program = made(build, tmp_path)

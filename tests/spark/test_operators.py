@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 import anabranch as ab
-from tests.spark.test_spine import check, ended, files
+from tests.spark.test_spine import check, cut_off, ended, files
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -119,9 +119,7 @@ def test_an_operator_gives_what_it_means(piece, tmp_path, spark_context):
         return made.start(spark_context, checkpoint=tmp_path / "ckpt", slices=16, **options)
 
     first = start(trigger=ab.epochs("5 ms", 3), parallelism=2)
-    while not first.recent_progress:
-        assert not first.await_termination(0.01)
-    first.stop(drain=False)
+    cut_off(first)
     ended(start(trigger=ab.available_now(40), parallelism=3))
 
     check(program(piece, tmp_path, 400), tmp_path)
