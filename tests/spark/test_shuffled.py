@@ -85,7 +85,8 @@ def test_large_pieces_arrive(lanes):
 def test_what_is_forgotten_is_gone(lanes, spark_context):
     before = shuffle_files(spark_context)
     made = headed(lanes, b"1000")
-    assert shuffle_files(spark_context) > before
+    # Not a superset: Spark may have removed an older one by now.
+    assert shuffle_files(spark_context) - before
 
     lanes.forget(made.shuffle)
 
