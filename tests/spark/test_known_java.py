@@ -43,7 +43,10 @@ def test_another_java_in_the_same_place_is_looked_at(home, tmp_path):
     environment = {"JAVA_HOME": str(home)}
     known_java(environment, tmp_path / "cache")
     java = home / "bin" / "java"
+    before = java.stat().st_mtime_ns
     java.write_text(java.read_text().replace("17.0.9", "21.0.1"))
+    # It is as large as the other one, and a file system's clock may stand still between the two.
+    os.utime(java, ns=(before, before + 1_000_000_000))
 
     assert "21.0.1" == known_java(environment, tmp_path / "cache").version
     assert 2 == starts(home)
