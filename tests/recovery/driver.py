@@ -3,8 +3,9 @@
 `python driver.py '<options as JSON>'`. Each file that the driver, or a task in its process, makes in
 the checkpoint, and each publication, is a moment: "before commits 3" is when the third file in
 `commits` is about to be made by this process. At the moment `hold` it says "held" and waits for a
-line on its standard input; elsewhere it only says the moment's name. After `rescale[0]` commits it
-asks for `rescale[1]` lanes. At last it says "ended", or "failed" and why.
+line on its standard input; elsewhere it only says the moment's name. After `rescale[0]` files in
+`commits`, of which the first is made before the query runs, it asks for `rescale[1]` lanes, and says
+"rescaled" behind the first commit with them. At last it says "ended", or "failed" and why.
 
 At most `in_flight` epochs are under way, so that there are many commits however slow the machine is:
 a commit takes all epochs that are ready, and a moment that is waited for has to come.
@@ -59,13 +60,9 @@ class Moments:
             say("held")
             sys.stdin.readline()
         if self._rescale and moment == f"after commits {self._rescale[0]}":
-            threading.Thread(target=self._ask, args=(self._rescale[1],), daemon=True).start()
-
-    def _ask(self, width):
-        self.started.wait()
-        say("rescaling")
-        self.query.rescale(width)
-        say("rescaled")
+            # In the loop's own thread: what it commits next is decided, however slow others are.
+            self.started.wait()
+            self.query._loop.rescale(self._rescale[1], lambda: say("rescaled"))
 
 
 class TellingSink(Sink):

@@ -140,8 +140,9 @@ def test_both_of_two_drivers_at_once_leave_one_output(tmp_path):
 @pytest.mark.parametrize("widths", [(1, 4, 2), (4, 1, 4), (1, 2, 2)], ids=str)
 def test_a_driver_killed_while_it_rescales_goes_on_at_another_width(widths, tmp_path):
     before, during, after = widths
-    with Driver(tmp_path, lanes=before, rescale=[2, during]) as driver:
-        driver.until("rescaling")
+    # Commit 2 is of epochs 0 and 1, commit 3 of 2; what follows is at the new width.
+    with Driver(tmp_path, lanes=before, rescale=[2, during], hold="before commits 4") as driver:
+        driver.until("held")
         driver.kill()
 
     finish("fraud", tmp_path, lanes=after)
@@ -151,6 +152,7 @@ def test_a_driver_killed_while_it_rescales_goes_on_at_another_width(widths, tmp_
 def test_a_driver_killed_after_it_rescaled_goes_on(tmp_path):
     with Driver(tmp_path, lanes=1, rows=1, rescale=[2, 4], hold="after commits 6") as driver:
         driver.until("held")
+        assert "rescaled" in driver.lines, driver.story()
         driver.kill()
 
     finish("fraud", tmp_path, lanes=4)
