@@ -68,6 +68,7 @@ class Killing:
         self._run, self._replace = ShuffleExecutor.run, ShuffleExecutor._replace
         self._keep = ShuffleExecutor._keep
         self._amid, self._noticed, self._left = how == "amid", how == "noticed", 1
+        self.killed = False
         self._digests = {}
         self.found = {"remade": 0, "compared": 0, "differ": []}
 
@@ -89,6 +90,7 @@ class Killing:
         there = lanes._spark.executor_ids
         before = there()
         os.kill(parent(parent(lanes.pids()[0])), signal.SIGKILL)
+        self.killed = True
         moment = threading.Event()
         while self._noticed and there() == before:
             moment.wait(0.01)
@@ -127,7 +129,7 @@ def _told(executor, call, *given):
 def kill(sc, home, how):
     with Killing(how) as killing:
         run(sc, home, "fraud", 2, rows=5)
-    assert not killing._left, "nothing was killed"
+    assert killing.killed, "nothing was killed"
     history = recover(LocalStore(home / "ckpt")).history
     epochs = [epoch for each in history for epoch in range(each.first, each.last + 1)]
     return {**killing.found, "epochs": epochs}
