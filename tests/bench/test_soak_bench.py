@@ -3,11 +3,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from datetime import timedelta
+from functools import partial
 
 import polars as pl
 import pytest
 
 import anabranch as ab
+from anabranch.runtime import assembly
 from anabranch.runtime.exchange import OwnedDirectory
 from bench.benches import soak
 from bench.cli import main
@@ -148,7 +150,8 @@ def soaked(tmp_path, rows):
     program = query.program(tmp_path / "out")
     assembled = assemble(
         program.freeze(),
-        Running(ab.epochs("1 ms", max_rows=50_000), tmp_path / "ckpt", lanes=2),
+        # Few in flight: all that is planned is worked through at the end.
+        Running(ab.epochs("1 ms", max_rows=50_000), tmp_path / "ckpt", lanes=2, in_flight=4),
         InlineExecutor(),
         MockClock(),
     )
@@ -219,6 +222,8 @@ def test_a_soak_sees_all_there_is(monkeypatch):
     monkeypatch.setattr(soak, "WARM_COMMITS", 2)
     monkeypatch.setattr(soak, "WARM_SHARE", 0.0)
     monkeypatch.setattr(soak, "EPOCH_ROWS", 100_000)
+    # What is planned when it is stopped is still worked through: of 64 epochs that takes long.
+    monkeypatch.setattr(assembly, "Settings", partial(assembly.Settings, in_flight=4))
     stand = Stand(Settings(minutes=0.05))
 
     rows = soak.measure(stand)
