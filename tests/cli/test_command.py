@@ -136,6 +136,7 @@ def test_usage_errors_are_two():
     assert 2 == left.value.code
 
 
+@pytest.mark.slow
 def test_doctor_finds_java_without_one_on_the_machine(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("ANABRANCH_CACHE", str(tmp_path))
 

@@ -84,6 +84,7 @@ def bundle(rows):
 # Of any cut
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", FUNCTIONS)
 @settings(max_examples=40)
 @given(records, st.integers(1, 5))
@@ -99,6 +100,7 @@ def test_any_cut_gives_the_rows_of_the_sequential_run(function, rows, cut):
     assert len(failed) == sum(left.count for _, left in parts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [thinned, repeated, not_three])
 @settings(max_examples=40)
 @given(records)
@@ -113,6 +115,7 @@ def test_rows_keep_the_place_and_the_time_of_the_row_they_were_made_of(function,
     assert whole.columns[-4:] == [TIME, PARTITION, OFFSET, sub(1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [not_three, nonsense])
 @settings(max_examples=40)
 @given(rows=records)
@@ -176,6 +179,7 @@ def _bad(function):
 # Of whole epochs
 
 
+@pytest.mark.slow
 @given(records, st.integers(1, 3), st.integers(1, 6), st.sampled_from([not_three, nonsense]))
 def test_letters_of_an_epoch_are_the_sequential_run_s(rows, partitions, epoch_rows, function):
     options = {"on_error": "dead_letter", "partitions": partitions}

@@ -50,6 +50,7 @@ def program(rows, partitions, piece, *, lanes):
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lanes", [False, True])
 @pytest.mark.parametrize("name", PIECES)
 @settings(max_examples=25)

@@ -66,6 +66,7 @@ OPERATORS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATORS)
 @given(records, st.integers(1, 3), st.integers(1, 6), st.integers(0, 3))
 def test_letters_are_the_sequential_program_s(name, rows, partitions, epoch_rows, seed):

@@ -142,6 +142,7 @@ def _apart(chain, rows):
     return rows.select(*chain.out, *hidden(rows)), Left(count)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*EXACT, *ROUNDING])
 @settings(max_examples=50)
 @given(st.lists(st.sampled_from(VALUES), min_size=1, max_size=4), st.data())
@@ -159,6 +160,7 @@ def test_a_function_gets_what_a_column_would_have_held(kind, values, data):
     assert repr(apart) == repr(together)
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_functions_together_are_functions_one_by_one(data):
     errors = st.sampled_from(["skip", "skip", "fail"])

@@ -67,6 +67,7 @@ def test_a_run_without_crashes():
     assert 50 < CALLS < 150
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("seed", [None, 0, 1, 2, 3])
 def test_a_crash_at_any_call(moment, seed):
@@ -99,6 +100,7 @@ def test_crash_after_crash_after_crash(seed):
     world.finish()
 
 
+@pytest.mark.slow
 def test_a_process_may_die_between_a_name_and_its_sync_and_power_be_lost_later():
     """The record is seen by the next run, which publishes it: so it must have become durable."""
     for call in range(1, CALLS + 1):
@@ -108,6 +110,7 @@ def test_a_process_may_die_between_a_name_and_its_sync_and_power_be_lost_later()
         world.finish()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_without_syncs_nothing_is_lost_when_processes_die(moment):
     for call in range(1, CALLS + 1):
@@ -116,6 +119,7 @@ def test_without_syncs_nothing_is_lost_when_processes_die(moment):
         world.finish()
 
 
+@pytest.mark.slow
 def test_other_groups_after_a_crash_change_nothing():
     for call in range(1, CALLS + 1):
         world = World()

@@ -104,6 +104,7 @@ def _damages(data):
     yield "flipped", data[:middle] + bytes([data[middle] ^ 4]) + data[middle + 1 :]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", range(5))
 def test_a_damaged_file_is_named_or_not_needed(damage, tmp_path):
     """Whichever file of the checkpoint it is: never another output than the right one."""
@@ -135,6 +136,7 @@ def test_a_damaged_file_is_named_or_not_needed(damage, tmp_path):
     assert {home / "ckpt" / path for path in needed} <= refused
 
 
+@pytest.mark.slow
 def test_every_file_that_is_missing_is_named_or_not_needed(tmp_path):
     home = tmp_path / "home"
     live(made("fraud", home), home / "ckpt", stop=4)

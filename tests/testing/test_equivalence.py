@@ -94,6 +94,7 @@ def test_a_crash_comes_where_it_was_asked_for(point, monkeypatch):
     assert found[0].shelves["out"].rows
 
 
+@pytest.mark.slow
 def test_an_epoch_that_is_crashed_at_is_planned_and_not_committed(monkeypatch):
     committed, planned = [], []
     live = Lives._live
@@ -116,6 +117,7 @@ def test_an_epoch_that_is_crashed_at_is_planned_and_not_committed(monkeypatch):
     assert 3 == len(committed)
 
 
+@pytest.mark.slow
 def test_an_epoch_is_the_first_at_its_new_width(monkeypatch, tmp_path):
     widths = []
     commit = Commits.commit
@@ -139,6 +141,7 @@ def test_several_sources_and_sinks(crash_at):
     assert_same_as_sequential(two_sources(), crash_at=list(crash_at), rescale_at={1: 3, 3: 1})
 
 
+@pytest.mark.slow
 def test_epochs_that_are_committed_together_are_in_nobodys_way(monkeypatch):
     """Epoch 2 may be done when the run goes on that died behind epoch 0: then another one is meant."""
     found = lives_of(monkeypatch)
@@ -162,6 +165,7 @@ def test_any_program_passes(data):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trigger", [ab.epochs("1 s", max_rows=6), ab.available_now()])
 def test_a_trigger_that_is_given_is_used(trigger, monkeypatch):
     found = lives_of(monkeypatch)
@@ -172,6 +176,7 @@ def test_a_trigger_that_is_given_is_used(trigger, monkeypatch):
     assert (4 if trigger.max_rows else 1) == found[0].history.epochs
 
 
+@pytest.mark.slow
 def test_real_sinks_are_not_touched(tmp_path):
     called = []
     sink = ab.sinks.Callback(lambda rows, epoch: called.append(epoch))
@@ -182,6 +187,7 @@ def test_real_sinks_are_not_touched(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_nothing_is_left_behind(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert_same_as_sequential(numbers(), crash_at=[1])
@@ -197,6 +203,7 @@ def test_nothing_is_left_behind(tmp_path, monkeypatch):
 ROWS = [{"n": 7}, {"n": -1}, {"n": 8}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rows",
     [ROWS, pl.DataFrame(ROWS), ab.sources.Records(ROWS, None, 2)],
@@ -227,6 +234,7 @@ def test_rows_of_other_columns_are_refused():
     assert "column 'n' is String, expected Int64" == refused.value.why
 
 
+@pytest.mark.slow
 def test_a_source_without_an_end_is_refused_and_can_be_replaced():
     program = ab.Program("endless")
     source = ab.sources.Generator(lambda i: {"n": i}, schema={"n": pl.Int64})
@@ -237,6 +245,7 @@ def test_a_source_without_an_end_is_refused_and_can_be_replaced():
     assert_same_as_sequential(program, {"in": ROWS})
 
 
+@pytest.mark.slow
 def test_files_are_read_anew_by_every_life(tmp_path):
     for number in range(4):
         pl.DataFrame({"n": [number, -number, 10]}).write_parquet(tmp_path / f"{number}.parquet")
@@ -272,6 +281,7 @@ def test_nonsense_is_refused(options, message):
         assert_same_as_sequential(numbers(), **options)
 
 
+@pytest.mark.slow
 def test_an_epoch_that_is_not_there_is_taken_for_the_last(monkeypatch):
     found = lives_of(monkeypatch)
     trigger = ab.available_now(max_rows=5)
@@ -287,12 +297,14 @@ def test_an_epoch_that_is_not_there_is_taken_for_the_last(monkeypatch):
     assert {3: 2} == had._schedule.rescale
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [0, 1, 2])
 def test_little_or_no_input_is_no_error(rows):
     for crash_at in ([2], POINTS, ["publish 1", "acknowledge", 0]):
         assert_same_as_sequential(numbers(rows), widths=(2,), crash_at=crash_at, rescale_at={1: 3})
 
 
+@pytest.mark.slow
 def test_an_epoch_without_rows_is_not_published_and_the_next_is(monkeypatch):
     found = lives_of(monkeypatch)
     rows = [{"n": n} for n in (1, -1, -1, 2, -1, -1)]
@@ -305,6 +317,7 @@ def test_an_epoch_without_rows_is_not_published_and_the_next_is(monkeypatch):
     assert [0, 3] == sorted(found[0].shelves["out"].epochs)
 
 
+@pytest.mark.slow
 def test_a_moment_that_never_comes_is_told(monkeypatch):
     monkeypatch.setattr(Fuse, "around", lambda self, step, epochs: nullcontext())
     with pytest.raises(ProgramError, match=r"it never came to crash_at: after publish\n"):
@@ -395,6 +408,7 @@ def losing(monkeypatch, keep):
     monkeypatch.setattr(Shelf, "show", lambda self, epoch, rows: show(self, epoch, keep(rows)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("keep", "told"),
     [
@@ -411,6 +425,7 @@ def test_rows_that_are_not_those_are_found(keep, told, monkeypatch):
         assert_same_as_sequential(numbers())
 
 
+@pytest.mark.slow
 def test_an_unordered_sink_may_have_another_order_and_no_other_rows(monkeypatch):
     with monkeypatch.context() as patched:
         losing(patched, lambda rows: rows[::-1])
@@ -420,6 +435,7 @@ def test_an_unordered_sink_may_have_another_order_and_no_other_rows(monkeypatch)
         assert_same_as_sequential(numbers(ordered=False))
 
 
+@pytest.mark.slow
 def test_a_runtime_that_publishes_twice_is_found(monkeypatch):
     publish = ShelfSink.publish
 
@@ -456,6 +472,7 @@ def test_what_a_shelf_cannot_be_told():
     ] == shelf.faults[1:]
 
 
+@pytest.mark.slow
 def test_a_runtime_that_leaves_rows_out_is_found(monkeypatch):
     """The log leaves them out as well, so that the oracle on it gives the same."""
     take = Intake.take
@@ -472,6 +489,7 @@ def test_a_runtime_that_leaves_rows_out_is_found(monkeypatch):
         assert_same_as_sequential(numbers(), trigger=ab.available_now(max_rows=2))
 
 
+@pytest.mark.slow
 def test_a_runtime_that_stops_too_soon_is_found(monkeypatch):
     def soon(self):
         self._end = {0: 15}
@@ -483,6 +501,7 @@ def test_a_runtime_that_stops_too_soon_is_found(monkeypatch):
         assert_same_as_sequential(numbers())
 
 
+@pytest.mark.slow
 def test_a_runtime_that_loses_its_state_in_a_crash_is_found(monkeypatch):
     monkeypatch.setattr(assembly, "_strands", lambda recovered, deployment: {})
 
@@ -491,6 +510,7 @@ def test_a_runtime_that_loses_its_state_in_a_crash_is_found(monkeypatch):
         assert_same_as_sequential(made("fraud"), widths=(2,), crash_at=[3])
 
 
+@pytest.mark.slow
 def test_a_runtime_that_loses_its_place_in_a_crash_is_found(monkeypatch):
     positions = assembly._Past.positions
 
