@@ -12,7 +12,10 @@ import pytest
 
 import anabranch as ab
 from anabranch.errors import RunError
+from anabranch.state.recovery import recover
+from anabranch.state.store import LocalStore
 from anabranch.testing import assert_same_rows, run_sequential
+from tests.recovery.test_savepoint import behind
 from tests.runtime.programs import CALLS, PROGRAMS, calls, fraud
 from tests.runtime.test_inline import written
 
@@ -228,6 +231,38 @@ def test_a_stopped_query_goes_on_from_its_checkpoint(drain, spark_context, tmp_p
     ended(query)
 
     check(growing.program(tmp_path), tmp_path)
+
+
+def test_a_savepoint_is_taken_of_a_running_query_and_another_goes_on_from_it(
+    spark_context, tmp_path
+):
+    growing, there = Growing(tmp_path), tmp_path / "there"
+    growing.add(40)
+    query = growing.program(tmp_path).start(
+        spark_context, trigger=ab.epochs("20 ms", 4), checkpoint=tmp_path / "ckpt", parallelism=2
+    )
+    promptly(query.process_all_available)
+    growing.add(40)  # some of it is under way when the savepoint is taken
+    promptly(query.savepoint, tmp_path / "saved")
+    last = recover(LocalStore(tmp_path / "saved")).commit.last
+    promptly(query.process_all_available)
+    promptly(query.stop)
+    check(growing.program(tmp_path), tmp_path)
+
+    growing.add(20)
+    ended(
+        growing.program(there).start(
+            spark_context,
+            trigger=ab.available_now(9),
+            checkpoint=tmp_path / "saved",
+            parallelism=3,
+        )
+    )
+
+    program, merged = growing.program(there), tmp_path / "merged"
+    expected = behind(program, tmp_path / "ckpt", tmp_path / "saved", last, merged)
+    assert len(expected) >= 20, "it had little to do"
+    assert_same_rows(expected, written(there / "out"))
 
 
 def test_a_query_at_its_end_ends_again_at_once(spark_context, tmp_path):
