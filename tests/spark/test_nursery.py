@@ -72,12 +72,13 @@ print(json.dumps(found))
 attached.stop()
 """
 
-KILLED = """
-import os, signal
+GONE = """
+import sys
 from anabranch.spark import session
 
 session.begin(master="local[2]")
-os.kill(session._shared.nursery.process.pid, signal.SIGKILL)
+nursery = session._shared.nursery
+nursery.process.kill() if sys.argv[1] == "killed" else nursery.end()
 attached = session.spark_context(master="local[2]")
 print(attached.sc.parallelize(range(10), 2).map(lambda n: n + 1).sum())
 attached.stop()
@@ -295,8 +296,9 @@ def test_a_worker_from_the_nursery_is_as_one_that_spark_s_daemon_forks(conf):
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_without_its_nursery_spark_s_daemon_forks():
-    done = run(KILLED)
+@pytest.mark.parametrize("how", ["ended", pytest.param("killed", marks=pytest.mark.chaos)])
+def test_without_its_nursery_spark_s_daemon_forks(how):
+    done = run(GONE, how)
 
     assert ("55\n", "") == (done.stdout, done.stderr)
 
