@@ -10,18 +10,25 @@ import polars as pl
 
 import anabranch as ab
 
-inputs, home = map(Path, sys.argv[1:])
 
-program = ab.Program("first")
-(
-    program.read(ab.sources.Files(inputs, format="parquet"), event_time="at", lateness="1 s")
-    .filter(pl.col("value") > 2)
-    .window(ab.tumbling("10 s"), by="key")
-    .agg(n=ab.count(), total=ab.sum("value"))
-    .write(ab.sinks.Files(home / "out", format="parquet"))
-)
-query = program.start(trigger=ab.available_now(), checkpoint=home / "checkpoint", master="local[2]")
-query.await_termination()
+def main(inputs: Path, home: Path) -> None:
+    """The whole of it."""
+    program = ab.Program("first")
+    (
+        program.read(ab.sources.Files(inputs, format="parquet"), event_time="at", lateness="1 s")
+        .filter(pl.col("value") > 2)
+        .window(ab.tumbling("10 s"), by="key")
+        .agg(n=ab.count(), total=ab.sum("value"))
+        .write(ab.sinks.Files(home / "out", format="parquet"))
+    )
+    query = program.start(
+        trigger=ab.available_now(), checkpoint=home / "checkpoint", master="local[2]"
+    )
+    query.await_termination()
 
-found = pl.read_parquet(home / "out" / "**" / "*.parquet")
-print(found.height, found["n"].sum(), found["total"].sum(), flush=True)
+    found = pl.read_parquet(home / "out" / "**" / "*.parquet")
+    print(found.height, found["n"].sum(), found["total"].sum(), flush=True)
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))
