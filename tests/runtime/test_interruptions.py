@@ -119,6 +119,40 @@ def test_without_a_log_an_abort_is_met_once_by_the_same_source(tmp_path):
     other.require_the_whole()
 
 
+def test_a_run_dies_though_another_source_never_ends(tmp_path):
+    """Nobody waits for it: from the ABORT on nothing is cut of any source."""
+    program = ab.Program("two")
+    deadly = TestingSource([*NUMBERS[:2], ABORT, *NUMBERS[2:]])
+    other = ab.sources.Records([{"t": n, "k": 7} for n in range(400)])
+    both = program.read(deadly, name="deadly", event_time="t").union(
+        program.read(other, name="other", event_time="t")
+    )
+    both.write(ab.sinks.Files(tmp_path / "out", format="parquet"), name="out")
+
+    def run():
+        settings = Settings(
+            epochs("1 ms", 1), tmp_path / "ckpt", 2, slices=8, keep=None, in_flight=4
+        )
+        clock = MockClock()
+        assembled = assemble(program.freeze(), settings, InlineExecutor(), clock)
+        try:
+            while not assembled.loop.over:
+                assembled.loop.step()
+                clock.advance(0.01)
+        finally:
+            assembled.loop.close()
+            assembled.close()
+
+    with pytest.raises(RunError, match="ABORT"):
+        run()
+    assert len(written(tmp_path / "out")) < 50
+
+    run()
+    assert 400 + len(NUMBERS) == len(written(tmp_path / "out"))
+    expected = run_sequential(program, log=tmp_path / "ckpt")["out"]
+    assert expected == written(tmp_path / "out")
+
+
 @pytest.mark.parametrize("trigger", [available_now(), epochs("1 s")], ids=str)
 def test_a_source_gives_nothing_while_it_pauses(trigger, tmp_path):
     world = World(tmp_path, [*NUMBERS[:4], PAUSE("30 s"), *NUMBERS[4:]])

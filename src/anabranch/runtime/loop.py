@@ -63,6 +63,8 @@ ISOLATE_AFTER = 2
 HEARTBEAT_S = 45.0
 """How long lanes are left without work: Spark ends worker processes that were idle for 60 s."""
 
+KILL = Interruption("kill")
+
 _TOLD = 20
 """Lines of the machine's story in an error."""
 
@@ -129,8 +131,10 @@ class Loop:
         self._jobs = 0
         """Since the last commit."""
         self._seen = self._facts()
+        self._deadly: str | None = None
+        """The source whose next cut is one at which the run dies."""
         self._doomed: int | None = None
-        """The ticket before whose commit the run dies."""
+        """The ticket before whose commit it does."""
         self._rescaled: Callable[[], None] | None = None
         self._asking: list[Callable[[], None]] = []
         self._catching_up: list[tuple[int, Callable[[], None]]] = []
@@ -298,11 +302,15 @@ class Loop:
         return planned, caught_up
 
     def _must_wait(self, source: str, offer: Offer) -> bool:
-        """Whether an epoch at which the run dies has to wait: all before it is to be committed."""
-        if self._doomed is not None:
-            return True
-        deadly = self._intakes[source].interruption(offer) == Interruption("kill")
-        return deadly and bool(self._machine.tickets)
+        """Whether a cut has to wait for an epoch at which the run dies.
+
+        All that is cut before it is to be committed, and nothing is cut behind it.
+        """
+        if self._deadly is None and self._intakes[source].interruption(offer) == KILL:
+            self._deadly = source
+        if self._deadly is None:
+            return False
+        return source != self._deadly or self._doomed is not None or bool(self._machine.tickets)
 
     def _interrupt(self, source: str, offer: Offer) -> None:
         """Have a source end the run, kill it or keep it waiting, where it is one that does."""
@@ -311,6 +319,7 @@ class Loop:
             case Interruption("end"):
                 self.stop(drain=True)
             case Interruption("kill"):
+                assert self._deadly == source
                 self._doomed = self._machine.last_cut
             case Interruption("wait", seconds):
                 intake.pause(self._clock.elapsed() + seconds)
