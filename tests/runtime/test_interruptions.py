@@ -56,6 +56,14 @@ class World:
             assembled.loop.close()
             assembled.close()
 
+    def finish(self, assembled):
+        """Let a run come to its end as time passes."""
+        while not assembled.loop.over:
+            assembled.loop.step()
+            self.clock.advance(1)
+        assembled.loop.close()
+        assembled.close()
+
     def counts(self):
         return len(written(self.home / "out")) if (self.home / "out").exists() else 0
 
@@ -165,12 +173,8 @@ def test_a_source_gives_nothing_while_it_pauses(trigger, tmp_path):
     assert not loop.step()
     assert not loop.over
     world.clock.advance(2)
-    while not loop.over:
-        loop.step()
-        world.clock.advance(1)
 
-    loop.close()
-    assembled.close()
+    world.finish(assembled)
     world.require_the_whole()
 
 
@@ -185,10 +189,6 @@ def test_a_source_that_pauses_for_long_is_idle(tmp_path):
     assert [frozenset(), frozenset({0})] == idle
 
     world.clock.advance(30)
-    while not loop.over:
-        loop.step()
-        world.clock.advance(1)
 
-    loop.close()
-    assembled.close()
+    world.finish(assembled)
     world.require_the_whole()
