@@ -21,6 +21,7 @@ from anabranch.kernels.failures import Failed
 from anabranch.kernels.kernel import Given, Kernel, Taken
 from anabranch.kernels.letters import Origins, Split
 from anabranch.kernels.results import TaskError
+from anabranch.kernels.state import Adding
 from anabranch.kernels.times import micros_of
 from anabranch.program.graph import Graph
 from anabranch.program.log import Cut
@@ -180,9 +181,14 @@ class _Run:
         if self.ways.lose:
             self.kernel.run(taken, state)
         given: Given[Any] = self.kernel.run(taken, state)
-        assert given.delta["slice"].is_in(self.owners.slices_of(lane)).all()
-        self.deltas[lane].append(given.delta)
-        self.states[lane] = given.state.fold(given.state.version)
+        made, delta = given.state, given.delta
+        if isinstance(made, Adding):
+            made, delta = made.together(state.version)
+        else:
+            assert delta["slice"].is_sorted()
+        assert delta["slice"].is_in(self.owners.slices_of(lane)).all()
+        self.deltas[lane].append(delta)
+        self.states[lane] = made.fold(made.version)
         self.ran.late += given.late
         self.ran.letters += given.letters
         return given.rows

@@ -7,8 +7,9 @@ at a time. Rows it makes of records keep their order columns, and where several 
 `bundle`). Every row in a lane, in and out, has its `TIME` and its `SLICE`.
 
 State is a value too: `then` makes the next version and leaves the one before as it was, and it is
-nothing but the fold of its deltas. A delta is a frame with a `slice` column. A slice is that of its
-row: the region's key decides, which may be coarser than the operator's.
+nothing but the fold of its deltas. A delta is a frame with a `slice` column, sorted by it unless
+the state is `Adding`, which makes one of many. A slice is that of its row: the region's key
+decides, which may be coarser than the operator's.
 """
 
 from __future__ import annotations
