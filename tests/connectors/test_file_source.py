@@ -251,13 +251,13 @@ def test_an_empty_directory_needs_a_format_and_a_schema(tmp_path):
 
 
 def test_a_format_that_does_not_exist_is_refused_with_those_that_do(tmp_path):
-    with pytest.raises(ProgramError, match=r"^Files: no format 'csv'\n") as refused:
-        Files(tmp_path, format="csv")
-    assert "parquet, arrow" == refused.value.have
-    (tmp_path / "a.csv").write_text("n\n1\n")
-    with pytest.raises(ProgramError, match=r"no format has the suffix '\.csv'\n") as refused:
+    with pytest.raises(ProgramError, match=r"^Files: no format 'orc'\n") as refused:
+        Files(tmp_path, format="orc")
+    assert "parquet, arrow, csv, jsonl" == refused.value.have
+    (tmp_path / "a.orc").write_text("n\n1\n")
+    with pytest.raises(ProgramError, match=r"no format has the suffix '\.orc'\n") as refused:
         Files(tmp_path)
-    assert "parquet, arrow" == refused.value.have
+    assert "parquet, arrow, csv, jsonl" == refused.value.have
 
 
 def test_a_directory_that_does_not_exist_is_refused(tmp_path):

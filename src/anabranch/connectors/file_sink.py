@@ -52,7 +52,7 @@ class Files(Sink):
         """Write below `path`, which is made when first needed."""
         # Tasks run elsewhere, where a relative path would mean another place.
         self._root = Path(path).absolute()
-        self._format = known_format(format)
+        self._format = known_format(format, ("parquet", "arrow"))
         self._durable = True
         if self._root.exists() and not self._root.is_dir():
             message = f"Files: {path} is a file, not a directory to write into"

@@ -7,7 +7,7 @@ file and of a row in it. The numbers mean nothing without the names, so `memory`
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Protocol, final
 
@@ -15,16 +15,23 @@ import polars as pl
 
 from anabranch.connectors.base import Source
 from anabranch.connectors.rows import BATCH_ROWS, declared, difference
+from anabranch.connectors.text_blocks import UNCHANGED, Mark, require_size
+from anabranch.connectors.text_reader import OTHER_COLUMNS, TEXT_FORMATS, TextReader
 from anabranch.errors import CheckpointError, ProgramError, RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from anabranch.ids import Offset, Partition
 
-SUFFIXES = {"parquet": (".parquet", ".pq"), "arrow": (".arrow", ".ipc", ".feather")}
+SUFFIXES = {
+    "parquet": (".parquet", ".pq"),
+    "arrow": (".arrow", ".ipc", ".feather"),
+    "csv": (".csv",),
+    "jsonl": (".jsonl", ".ndjson"),
+}
 """The formats there are, and the names of their files; the first is the one that is written."""
 
 
@@ -40,6 +47,10 @@ class Files(Source):
 
     A file must have the source's columns, in any order, and their very types: nothing is cast. With
     `bounded` the first look is the only one, and the source finishes.
+
+    CSV and JSON Lines say no types, so their schema must be given; every value is read as one of
+    its type or refused. Such a file does not show whether it is whole: one that has another size
+    than at the first look is refused, but for files of which a new run has read nothing yet.
     """
 
     def __init__(
@@ -61,9 +72,15 @@ class Files(Source):
         self._bounded, self._looked = bounded, False
         self._names: list[str] = []
         self._counts: dict[str, int] = {}
+        self._sizes: dict[str, int] = {}
+        """Of text files when they were first seen."""
+        self._marks: dict[str, Sequence[Mark]] = {}
+        self._recalled = False
         first = None if format and schema is not None else next(iter(self._visible()), None)
         self._format = _suffix_format(path, first) if format is None else known_format(format)
         self.schema = declared(schema, "Files") if schema is not None else self._types(path, first)
+        is_text = self._format in TEXT_FORMATS
+        self._text = TextReader(self._format, self.schema) if is_text else None
 
     def partitions(self) -> Sequence[Partition]:
         """Only 0."""
@@ -78,28 +95,29 @@ class Files(Source):
         if not (self._bounded and self._looked):
             self._looked = True
             seen = set(self._names)
-            self._names += [name for name in self._visible() if name not in seen]
+            self._names += [name for name in self._sized(self._visible()) if name not in seen]
         return {0: [len(self._names), 0]}
 
     def finished(self, partition: Partition) -> bool:  # noqa: ARG002
         """Whether it was said that no file will follow."""
         return self._bounded
 
-    def memory(self) -> list[str]:
-        """The names in the order of their numbers."""
-        return list(self._names)
+    def memory(self) -> list[Any]:
+        """The names in the order of their numbers, those of text files with their sizes."""
+        if self._text is None:
+            return list(self._names)
+        return [[name, self._sizes[name]] for name in self._names]
 
     def recall(self, memory: object) -> None:
         """Give the names their numbers back; files that came since follow at the next look."""
-        if not isinstance(memory, list) or not all(_is_plain(name) for name in memory):
-            message = "the memory of a Files source cannot be read"
-            raise CheckpointError(message, why="it is no list of relative file names")
-        if len(set(memory)) != len(memory) or (self._only and {*memory} - {self._only}):
+        names, sizes = _remembered(memory, sized=self._text is not None)
+        if len(set(names)) != len(names) or (self._only and {*names} - {self._only}):
             message = f"the memory of a Files source does not belong to {self._root}"
             raise CheckpointError(message, why="it names other files, or a file twice")
-        self._names = list(memory)
+        self._names, self._sizes, self._marks, self._counts = names, sizes, {}, {}
+        self._recalled = bool(sizes)
         # No names may also mean that the run before died before it looked.
-        self._looked = bool(memory)
+        self._looked = bool(names)
 
     def limit(self, partition: Partition, start: Offset, end: Offset, rows: int | None) -> Offset:  # noqa: ARG002
         """Cut inside a file where need be; the end of a file is the beginning of the next."""
@@ -119,18 +137,26 @@ class Files(Source):
             self._place(start.get(0, [0, 0])),
             self._place(end.get(0, [0, 0])),
         )
+        if self._recalled:
+            self._settle_sizes(file + (row > 0))
         splits = []
         for number in range(file, last_file + (last_row > 0)):
             low = row if number == file else 0
             high = last_row if number == last_file else None
             if high is None or low < high:
-                splits.append({"file": self._name(number), "from": low, "to": high})
+                name = self._name(number)
+                splits.append({"file": name, "from": low, "to": high, **self._hints(name, low)})
         return splits
 
     def read(self, split: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
         """The rows of a split, in the source's columns; a file that has changed is an error."""
         name, low, high = split["file"], split["from"], split["to"]
         with _reading(self._root / _checked(name)) as path:
+            if self._text is not None:
+                near = Mark(*split["near"])
+                for frame in self._text.frames(path, split["size"], low, high, near):
+                    yield from frame.to_arrow().to_batches()
+                return
             self._check_types(path)
             if low or high is not None:  # the file was looked into when the range was made
                 _check_rows(path, self._reader.count(path), max(low, high or 0))
@@ -161,6 +187,9 @@ class Files(Source):
         return _READERS[self._format]
 
     def _types(self, given: str | os.PathLike[str], first: str | None) -> pl.Schema:
+        if self._format in TEXT_FORMATS:
+            message = f"Files: {self._format} says no types, so the schema of {given} is not known"
+            raise ProgramError(message, so='pass schema={"column": pl.Int64, ...}')
         if first is None:
             message = f"Files: {given} holds no file yet from which to take the schema"
             raise ProgramError(message, so='pass schema={"column": pl.Int64, ...}')
@@ -173,8 +202,7 @@ class Files(Source):
     def _check_columns(self, path: Path, found: pl.Schema) -> None:
         if wrong := difference(self.schema, found):
             message = f"Files: {path} does not have the columns of its source"
-            so = "write it with these types, or read it as another source"
-            raise RunError(message, why=wrong, so=so)
+            raise RunError(message, why=wrong, so=OTHER_COLUMNS)
 
     def _visible(self) -> Sequence[str]:
         """The names of all files to read that are there now, in order."""
@@ -203,9 +231,51 @@ class Files(Source):
         name = self._name(number)
         if name not in self._counts:
             with _reading(self._root / name) as path:
-                self._counts[name] = self._reader.count(path)
+                if self._text is None:
+                    self._counts[name] = self._reader.count(path)
+                else:
+                    # Until it is known which files may have been mended, all may.
+                    size = path.stat().st_size if self._recalled else self._sizes[name]
+                    self._marks[name] = self._text.marks(path, size)
+                    self._counts[name] = self._text.count(self._marks[name])
         _check_rows(self._root / name, self._counts[name], row)
         return self._counts[name] - row
+
+    def _sized(self, visible: Sequence[str]) -> Sequence[str]:
+        """Those that are still there; a text file of another size than it had is refused."""
+        if self._text is None:
+            return visible
+        found = []
+        for name in visible:
+            path = self._root / name
+            with suppress(FileNotFoundError):  # one that was read may go at any time
+                size = path.stat().st_size
+                known = self._sizes.setdefault(name, size)
+                if not self._recalled:
+                    require_size(path, size, known)
+                found.append(name)
+        return found
+
+    def _settle_sizes(self, begun: int) -> None:
+        """Check files of which rows are committed; the others may have been mended since.
+
+        The first range of a new run begins where the last commit ends.
+        """
+        self._recalled, self._marks, self._counts = False, {}, {}
+        for number, name in enumerate(self._names):
+            path = self._root / name
+            with suppress(FileNotFoundError):
+                size = path.stat().st_size
+                if number < begun:
+                    require_size(path, size, self._sizes[name])
+                self._sizes[name] = size
+
+    def _hints(self, name: str, row: int) -> Mapping[str, Any]:
+        """What a split of a text file says besides its range."""
+        if self._text is None:
+            return {}
+        near = self._text.near(self._marks.get(name, ()), row)
+        return {"size": self._sizes[name], "near": [near.row, near.byte, near.line]}
 
     def _name(self, number: int) -> str:
         if number >= len(self._names):
@@ -222,19 +292,16 @@ class Files(Source):
         raise CheckpointError(message)
 
 
-def known_format(given: str) -> str:
+def known_format(given: str, among: Iterable[str] = SUFFIXES) -> str:
     """The format of this name, if there is one.
 
     >>> known_format("parquet")
     'parquet'
     """
-    if given not in SUFFIXES:
+    if given not in among:
         message = f"Files: no format {given!r}"
-        raise ProgramError(message, have=", ".join(SUFFIXES))
+        raise ProgramError(message, have=", ".join(among))
     return given
-
-
-_WHOLE = "write files elsewhere, then rename them into the directory, and do not change them there"
 
 
 class _Reader(Protocol):
@@ -329,13 +396,13 @@ def _reading(path: Path) -> Iterator[Path]:
         raise RunError(message, why="it was there when its directory was listed", so=so) from error
     except (OSError, pa.ArrowException, pl.exceptions.PolarsError) as error:
         message = f"Files: {path} cannot be read"
-        raise RunError(message, why=str(error).splitlines()[0], so=_WHOLE) from error
+        raise RunError(message, why=str(error).splitlines()[0], so=UNCHANGED) from error
 
 
 def _check_rows(path: Path, rows: int, wanted: int) -> None:
     if rows < wanted:
         message = f"Files: {path} has fewer rows than it had: {rows}, not {wanted} or more"
-        raise RunError(message, so=_WHOLE)
+        raise RunError(message, so=UNCHANGED)
 
 
 def _polars_types(path: Path, schema: pa.Schema) -> pl.Schema:
@@ -354,6 +421,23 @@ def _suffix_format(given: str | os.PathLike[str], first: str | None) -> str:
     message = f"Files: the format of {given if first is None else first} is not known"
     why = "there is no file yet" if first is None else f"no format has the suffix {suffix!r}"
     raise ProgramError(message, why=why, have=", ".join(SUFFIXES), so='pass format="parquet"')
+
+
+def _remembered(memory: object, *, sized: bool) -> tuple[list[str], dict[str, int]]:
+    """The names in a source's memory, and the sizes of those files."""
+    names, sizes = list[str](), dict[str, int]()
+    for each in memory if isinstance(memory, list) else [None]:
+        match each:
+            case str(name) if not sized and _is_plain(name):
+                names.append(name)
+            case [str(name), int(size)] if sized and _is_plain(name) and size >= 0:
+                names.append(name)
+                sizes[name] = size
+            case _:
+                message = "the memory of a Files source cannot be read"
+                why = "it is no list of relative file names" + (" and sizes" if sized else "")
+                raise CheckpointError(message, why=why)
+    return names, sizes
 
 
 def _checked(name: object) -> str:

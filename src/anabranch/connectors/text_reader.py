@@ -1,0 +1,117 @@
+"""Text files as rows of a schema: every value fits, or its row is refused by its file and line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import final
+
+import polars as pl
+
+from anabranch.connectors.csv_rows import CsvRows, header_names
+from anabranch.connectors.json_rows import JsonRows
+from anabranch.connectors.rows import BATCH_ROWS, difference
+from anabranch.connectors.text_blocks import START, UNCHANGED, Mark, blocks, marks
+from anabranch.connectors.text_types import READ_REFUSALS, require_text_types
+from anabranch.errors import RunError
+
+TEXT_FORMATS: Mapping[str, type[CsvRows | JsonRows]] = {"csv": CsvRows, "jsonl": JsonRows}
+HEADER_BYTES = 1 << 16
+"""So much is read at first to find a header."""
+OTHER_COLUMNS = "write it with these types, or read it as another source"
+
+
+@final
+class TextReader:
+    """Reads files of a text format into frames of a schema.
+
+    It counts records, of which the header of a CSV file is one; rows are counted without it.
+    """
+
+    def __init__(self, format: str, schema: pl.Schema) -> None:  # noqa: A002 - as users call it
+        """Refuse types that the format does not hold."""
+        require_text_types(schema, format)
+        self._rows = TEXT_FORMATS[format](schema)
+        self._schema, self._headers = schema, int(format == "csv")
+
+    def marks(self, path: Path, size: int) -> Sequence[Mark]:
+        """Places from which a file can be read; the last is its end."""
+        self._names(path, size)
+        return marks(path, size, self._rows)
+
+    def count(self, found: Sequence[Mark]) -> int:
+        """The rows of a file with these marks."""
+        return found[-1].row - self._headers
+
+    def near(self, found: Sequence[Mark], row: int) -> Mark:
+        """The last mark at or before a row."""
+        return max((mark for mark in found if mark.row <= row + self._headers), default=START)
+
+    def frames(
+        self, path: Path, size: int, low: int, high: int | None, near: Mark = START
+    ) -> Iterator[pl.DataFrame]:
+        """The rows of a range in frames of a bounded size, found from a mark before it."""
+        names = self._names(path, size)
+        first, end = low + self._headers, None if high is None else high + self._headers
+        reached = near.row
+        for block in blocks(path, size, self._rows, near):
+            reached = block.end.row
+            stop = reached if end is None else min(reached, end)
+            for row in range(max(first, block.start.row), stop, BATCH_ROWS):
+                part = slice(row - block.start.row, min(stop, row + BATCH_ROWS) - block.start.row)
+                yield self._frame(path, block.texts[part], block.lines[part], names)
+            if end is not None and reached >= end:
+                return
+        if end is not None and reached < end:
+            rows = reached - self._headers
+            message = f"Files: {path} has fewer rows than it had: {rows}, not {high} or more"
+            raise RunError(message, so=UNCHANGED)
+
+    def _names(self, path: Path, size: int) -> Sequence[str]:
+        """The columns of a file in its own order."""
+        if not self._headers:
+            return list(self._schema)
+        first = next(blocks(path, size, self._rows, step=HEADER_BYTES), None)
+        names = [] if first is None else header_names(first.texts[0])
+        if not any(names):
+            message = f"Files: {path} has no header"
+            raise RunError(message, so="write the names of the columns into its first line")
+        types = pl.Schema({name: self._schema.get(name, pl.String()) for name in names})
+        wrong = difference(self._schema, types)
+        if wrong is None and len(names) != len(types):
+            wrong = f"column {next(n for n in names if names.count(n) > 1)!r} is there twice"
+        if wrong is not None:
+            message = f"Files: {path} does not have the columns of its source"
+            raise RunError(message, why=wrong, so=OTHER_COLUMNS)
+        return names
+
+    def _frame(
+        self, path: Path, texts: pl.Series, lines: pl.Series, names: Sequence[str]
+    ) -> pl.DataFrame:
+        try:
+            return self._rows.parse(texts, names)
+        except READ_REFUSALS:
+            row = self._first_unfit(texts, names)
+            raise self._unfit(path, texts[row], lines[row], names) from None
+
+    def _first_unfit(self, texts: pl.Series, names: Sequence[str]) -> int:
+        """The first text that cannot be read: all do so or not by themselves alone."""
+        low, high = 0, len(texts)
+        while high - low > 1:
+            middle = (low + high) // 2
+            try:
+                self._rows.parse(texts[low:middle], names)
+                low = middle
+            except READ_REFUSALS:
+                high = middle
+        return low
+
+    def _unfit(self, path: Path, text: str, line: int, names: Sequence[str]) -> RunError:
+        cause = ""
+        try:
+            self._rows.parse(pl.Series([text]), names)
+        except READ_REFUSALS as error:
+            cause = str(error).splitlines()[0]
+        message = f"Files: line {line} of {path} does not have the columns of its source"
+        so = "mend the file, and start again; or declare the column as a String, and convert it"
+        return RunError(message, why=self._rows.why(text, names) or cause, so=so)
