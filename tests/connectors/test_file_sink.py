@@ -1,10 +1,12 @@
 import errno
 import json
+import math
 import os
 import pickle
 import shutil
 import tempfile
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import polars as pl
@@ -12,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 from pyarrow import parquet
 
 from anabranch.connectors import file_source
@@ -19,6 +22,7 @@ from anabranch.connectors.file_sink import GROUP_ROWS, Files
 from anabranch.errors import CheckpointError, ProgramError, RunError
 
 N = {"n": pl.Int64}
+KINDS = ["parquet", "arrow", "csv", "jsonl"]
 STEPS = ("open", "mkdir", "link", "rename", "unlink", "fsync")
 
 
@@ -81,7 +85,12 @@ def staged(sink, *parts, epoch=0, attempt="a"):
 
 def visible(path):
     """What a reader that lists the directory sees."""
-    read = {".parquet": pl.read_parquet, ".arrow": pl.read_ipc}
+    read = {
+        ".parquet": pl.read_parquet,
+        ".arrow": pl.read_ipc,
+        ".csv": pl.read_csv,
+        ".jsonl": pl.read_ndjson,
+    }
     return {
         each.name: read[each.suffix](each)["n"].to_list()
         for each in sorted(path.glob("*.*"))
@@ -93,7 +102,7 @@ def staging(path):
     return sorted(each.name for each in (path / "_staging").glob("*"))
 
 
-@pytest.fixture(params=["parquet", "arrow"])
+@pytest.fixture(params=KINDS)
 def kind(request):
     return request.param
 
@@ -155,7 +164,7 @@ def test_the_source_reads_in_order_what_the_sink_wrote(tmp_path, kind):
     for epoch in range(12):
         sink.publish(staged(sink, [[2 * epoch]], [[2 * epoch + 1]], epoch=epoch), epoch)
 
-    source = file_source.Files(tmp_path)
+    source = file_source.Files(tmp_path, schema=N)
     splits = source.plan({}, source.latest())
 
     assert list(range(24)) == [
@@ -207,7 +216,7 @@ def test_publishing_again_after_a_crash_at_any_step_ends_in_the_same_place(
 @given(
     st.lists(st.lists(st.lists(st.integers(0, 9), max_size=3), max_size=2), max_size=3),
     st.lists(st.tuples(st.integers(1, 12), st.sampled_from(["before", "after"])), max_size=4),
-    st.sampled_from(["parquet", "arrow"]),
+    st.sampled_from(KINDS),
 )
 def test_any_number_of_crashes_loses_nothing_and_shows_nothing_twice(parts, crashes, kind):
     with tempfile.TemporaryDirectory() as directory:
@@ -395,12 +404,141 @@ def test_a_type_that_the_format_cannot_hold_is_told(tmp_path):
 
 
 def test_nonsense_is_refused_where_it_is_written(tmp_path):
-    with pytest.raises(ProgramError, match=r"^Files: no format 'csv'\n") as refused:
-        Files(tmp_path, format="csv")
-    assert "parquet, arrow" == refused.value.have
+    with pytest.raises(ProgramError, match=r"^Files: no format 'orc'\n") as refused:
+        Files(tmp_path, format="orc")
+    assert "parquet, arrow, csv, jsonl" == refused.value.have
     (tmp_path / "file").touch()
     with pytest.raises(ProgramError, match=r"/file is a file, not a directory to write into\n"):
         Files(tmp_path / "file", format="parquet")
+
+
+@pytest.mark.parametrize(
+    ("kind", "compression", "found"),
+    [
+        ("parquet", None, "SNAPPY"),
+        *(("parquet", name, name.upper()) for name in ("snappy", "zstd", "gzip", "lz4", "brotli")),
+        ("parquet", "none", "UNCOMPRESSED"),
+    ],
+)
+def test_parquet_is_compressed_as_is_said(tmp_path, kind, compression, found):
+    sink = Files(tmp_path, format=kind, compression=compression)
+
+    sink.publish(staged(sink, [range(99)]), 0)
+
+    (path,) = tmp_path.glob("part-*")
+    assert found == parquet.read_metadata(path).row_group(0).column(0).compression
+    assert [list(range(99))] == list(visible(tmp_path).values())
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_arrow_is_compressed_as_is_said(tmp_path, compression):
+    sizes = {}
+    for name in (None, "none", compression):
+        sink = Files(tmp_path / str(name), format="arrow", compression=name)
+        sink.publish(staged(sink, [[7] * 10_000]), 0)
+        (path,) = (tmp_path / str(name)).glob("part-*")
+        sizes[name] = path.stat().st_size
+        assert [[7] * 10_000] == list(visible(tmp_path / str(name)).values())
+
+    assert sizes[compression] < sizes["none"] / 10
+    assert sizes[None] == sizes["none"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "compression"),
+    [("parquet", "zip"), ("arrow", "gzip"), ("csv", "gzip"), ("jsonl", "zstd")],
+)
+def test_a_compression_that_the_format_has_not_is_refused(tmp_path, kind, compression):
+    refusal = rf"^Files: {kind} cannot be compressed by '{compression}'\n"
+    with pytest.raises(ProgramError, match=refusal):
+        Files(tmp_path, format=kind, compression=compression)
+
+
+TYPES = {
+    "flag": pl.Boolean,
+    "big": pl.UInt64,
+    "ratio": pl.Float64,
+    "single": pl.Float32,
+    "price": pl.Decimal(20, 3),
+    "word": pl.String,
+    "kind": pl.Enum(["a", 'b"']),
+    "day": pl.Date,
+    "at": pl.Datetime("us"),
+    "fine": pl.Datetime("ns"),
+    "zoned": pl.Datetime("ms", "America/New_York"),
+}
+NESTED = {
+    "tags": pl.List(pl.String),
+    "point": pl.Struct({"x": pl.Float64, "seen": pl.List(pl.Datetime("us", "UTC"))}),
+}
+TIMES = st.datetimes(datetime(1700, 1, 1), datetime(2200, 1, 1))
+WORDS = st.text(st.sampled_from('ab",\n\r {}\\é\u2028\x00'), max_size=5)
+VALUES = {
+    "flag": st.booleans(),
+    "big": st.integers(0, 2**64 - 1),
+    "ratio": st.floats(allow_nan=False, allow_infinity=False),
+    "single": st.floats(width=32, allow_nan=False, allow_infinity=False),
+    "price": st.decimals(-(10**15), 10**15, places=3),
+    "word": WORDS,
+    "kind": st.sampled_from(["a", 'b"']),
+    "day": st.dates(),
+    "at": TIMES,
+    "fine": TIMES,
+    "zoned": TIMES.map(lambda t: t.replace(microsecond=0, tzinfo=UTC)),
+    "tags": st.lists(st.none() | WORDS, max_size=3),
+    "point": st.fixed_dictionaries(
+        {
+            "x": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+            "seen": st.none() | st.lists(TIMES.map(lambda t: t.replace(tzinfo=UTC)), max_size=2),
+        }
+    ),
+}
+
+
+@pytest.mark.slow
+@settings(deadline=None)  # how fast the machine is says nothing
+@given(st.sampled_from(["csv", "jsonl"]), st.data())
+def test_the_source_finds_in_text_the_very_values_that_were_written(kind, data):
+    schema = TYPES if kind == "csv" else TYPES | NESTED
+    some = data.draw(st.lists(st.sampled_from(list(schema)), min_size=1, unique=True))
+    schema = {name: schema[name] for name in some}
+    values = st.fixed_dictionaries({name: st.none() | VALUES[name] for name in some})
+    frame = pl.DataFrame(data.draw(st.lists(values, min_size=1, max_size=5)), schema=schema)
+    with tempfile.TemporaryDirectory() as directory:
+        sink = Files(directory, format=kind)
+        sink.publish([sink.write(frame.to_arrow().to_batches(), 0, "a")], 0)
+        source = file_source.Files(directory, schema=schema)
+        (split,) = source.plan({}, source.latest())
+
+        assert_frame_equal(frame, source.frame(split), check_exact=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [
+        ("csv", pl.Series("w", [[1]])),
+        ("csv", pl.Series("w", [b"x"])),
+        ("jsonl", pl.Series("w", [b"x"])),
+        ("jsonl", pl.Series("w", [timedelta(1)])),
+    ],
+)
+def test_a_type_without_a_spelling_is_told(tmp_path, kind, column):
+    rows = column.to_frame().to_arrow().to_batches()
+
+    with pytest.raises(RunError, match=rf"^Files: {kind} holds no column of type .* 'w' is\n"):
+        Files(tmp_path, format=kind).write(rows, 0, "a")
+
+    assert [] == staging(tmp_path)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, [1.0, -math.inf], [{"x": math.nan}]])
+def test_json_has_no_nan_and_none_is_made_null_in_silence(tmp_path, value):
+    rows = pl.Series("w", [None, value], strict=False).to_frame().to_arrow().to_batches()
+
+    with pytest.raises(RunError, match=r"^Files: jsonl holds no NaN and no infinity, as 'w' has"):
+        Files(tmp_path, format="jsonl").write(rows, 0, "a")
+
+    assert [] == staging(tmp_path)
 
 
 def test_a_copy_in_another_process_and_place_writes_the_same_directory(tmp_path, monkeypatch):

@@ -18,15 +18,22 @@ def test_memory_keeps_the_contract():
     check_sink(memory, read=lambda: memory.rows)
 
 
-@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+SCANS = {
+    "parquet": pl.read_parquet,
+    "arrow": pl.read_ipc,
+    "csv": pl.read_csv,
+    "jsonl": pl.read_ndjson,
+}
+
+
+@pytest.mark.parametrize("kind", SCANS)
 def test_files_keep_the_contract(kind, tmp_path):
     def make():
         return ab.sinks.Files(tmp_path / "out", format=kind)
 
     def read():
         files = sorted((tmp_path / "out").glob(f"*.{kind}"))
-        scan = pl.read_parquet if kind == "parquet" else pl.read_ipc
-        return pl.concat(map(scan, files)) if files else []
+        return pl.concat(map(SCANS[kind], files)) if files else []
 
     check_sink(make(), read=read, again=make)
 

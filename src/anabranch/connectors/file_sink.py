@@ -26,6 +26,7 @@ from uuid import uuid4
 
 from anabranch.connectors.base import Sink
 from anabranch.connectors.file_source import SUFFIXES, known_format
+from anabranch.connectors.text_writer import CsvWriter, JsonWriter
 from anabranch.errors import CheckpointError, ProgramError, RunError
 
 if TYPE_CHECKING:
@@ -36,6 +37,14 @@ if TYPE_CHECKING:
 GROUP_ROWS = 65_536
 """Small batches are put together up to so many rows: a row group each would be mostly headers."""
 
+COMPRESSIONS: Mapping[str, tuple[str, ...]] = {
+    "parquet": ("snappy", "zstd", "gzip", "lz4", "brotli", "none"),
+    "arrow": ("none", "lz4", "zstd"),
+    "csv": ("none",),
+    "jsonl": ("none",),
+}
+"""How the formats can be compressed; the first is what is done unless something else is said."""
+
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV}
 
@@ -45,14 +54,25 @@ class Files(Sink):
     """Files `part-<epoch>-<number>` in a directory, whose names are in the order of the rows.
 
     Exactly once: an epoch's files are named by the epoch. A reader that lists the directory sees
-    whole files of committed epochs only; the files of one epoch appear one after the other.
+    whole files of committed epochs only; the files of one epoch appear one after the other. CSV and
+    JSON Lines are written as the source `Files` reads them: it finds the same rows again.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, format: str) -> None:  # noqa: A002
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        format: str,  # noqa: A002 - the public contract
+        compression: str | None = None,
+    ) -> None:
         """Write below `path`, which is made when first needed."""
         # Tasks run elsewhere, where a relative path would mean another place.
         self._root = Path(path).absolute()
-        self._format = known_format(format, ("parquet", "arrow"))
+        self._format = known_format(format)
+        self._compression = compression or COMPRESSIONS[format][0]
+        if self._compression not in COMPRESSIONS[format]:
+            message = f"Files: {format} cannot be compressed by {compression!r}"
+            raise ProgramError(message, have=", ".join(COMPRESSIONS[format]))
         self._durable = True
         if self._root.exists() and not self._root.is_dir():
             message = f"Files: {path} is a file, not a directory to write into"
@@ -136,7 +156,7 @@ class Files(Sink):
                 file = path.open("xb")
                 # What is still to be written is written by closing, also after an error.
                 stack.callback(_close, file, path)
-                writer = _open_writer(self._format, file, schema)
+                writer = self._open_writer(file, schema)
             try:
                 for table in tables:
                     with _telling("write", path):
@@ -151,6 +171,22 @@ class Files(Sink):
                     os.fsync(file.fileno())
                     _sync(path.parent)
         return rows
+
+    def _open_writer(self, file: IO[bytes], schema: pa.Schema) -> Any:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        match self._format:
+            case "csv":
+                return CsvWriter(file, schema)
+            case "jsonl":
+                return JsonWriter(file, schema)
+            case "arrow":
+                name = None if self._compression == "none" else self._compression
+                return pa.ipc.new_file(
+                    file, schema, options=pa.ipc.IpcWriteOptions(compression=name)
+                )
+        return parquet.ParquetWriter(file, schema, compression=self._compression)
 
 
 def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -168,15 +204,6 @@ def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
             held, rows = [], 0
     if held:
         yield pa.Table.from_batches(held)
-
-
-def _open_writer(format: str, file: Any, schema: pa.Schema) -> Any:  # noqa: A002 - untyped
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    if format == "parquet":
-        return parquet.ParquetWriter(file, schema)
-    return pa.ipc.new_file(file, schema)
 
 
 def _show(staged: Path, place: Path) -> None:

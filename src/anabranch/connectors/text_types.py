@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from anabranch.errors import ProgramError
+from anabranch.errors import AnabranchError, ProgramError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +29,11 @@ def spelling(dtype: Any) -> str:
     return f"; write times {such}, {'with' if dtype.time_zone else 'without'} an offset"
 
 
-def require_text_types(schema: pl.Schema, format: str) -> None:  # noqa: A002 - as users call it
+def require_text_types(
+    schema: pl.Schema,
+    format: str,  # noqa: A002 - as users call it
+    error: type[AnabranchError] = ProgramError,
+) -> None:
     """Refuse a column of a type that has no agreed spelling in such files."""
     for name, dtype in schema.items():
         if _holds(dtype, nested=format == "jsonl"):
@@ -38,7 +42,7 @@ def require_text_types(schema: pl.Schema, format: str) -> None:  # noqa: A002 - 
         have = "Boolean, whole numbers, floats, Decimal, String, Enum, Categorical, Date, Datetime"
         have += "; List and Struct of them" if format == "jsonl" else ""
         so = "make it a String or a number, and convert it in the program"
-        raise ProgramError(message, have=have, so=so)
+        raise error(message, have=have, so=so)
 
 
 def arrow_type(dtype: Any, *, spelled: bool = False) -> pa.DataType:
