@@ -1,4 +1,4 @@
-"""Rate, Console and Callback on a real Spark: rows that come by the clock, and rows on the driver."""
+"""Connectors on a real Spark: text files, rows that come by the clock, and rows on the driver."""
 
 import threading
 
@@ -137,3 +137,39 @@ def test_a_rate_goes_on_in_another_run_with_the_same_rows(spark_context, tmp_pat
     assert 0 == frame["least"][0]
     assert frame["n"][1:-1].unique().to_list() == [100]
     assert 1 == len(ids)
+
+
+@pytest.mark.parametrize(("given", "made_of"), [("csv", "jsonl"), ("jsonl", "csv")])
+def test_text_files_are_read_and_written(given, made_of, spark_context, tmp_path):
+    schema = {"at": pl.Datetime("us"), "k": pl.String, "n": pl.Int64}
+    frame = pl.DataFrame({"n": range(40)}, schema={"n": pl.Int64}).select(
+        at=pl.datetime(2026, 1, 1) + pl.duration(seconds=pl.col("n")),
+        k=pl.lit("a,\n") + (pl.col("n") % 3).cast(pl.String),
+        n=pl.col("n"),
+    )
+    write = ab.sinks.Files(tmp_path / "in", format=given)
+    for part in range(4):
+        batches = frame.slice(10 * part, 10).to_arrow().to_batches()
+        write.publish([write.write(batches, part, "a")], part)
+    program = ab.Program("text")
+    source = ab.sources.Files(tmp_path / "in", format=given, schema=schema, bounded=True)
+    windows = program.read(source, name="in", event_time="at").window(ab.tumbling("7 s"), by="k")
+    sums = windows.agg(n=ab.sum("n"))
+    sums.write(ab.sinks.Files(tmp_path / "out", format=made_of), name="out")
+
+    ended(
+        program.start(
+            spark_context,
+            trigger=ab.available_now(7),
+            checkpoint=tmp_path / "ckpt",
+            parallelism=2,
+        )
+    )
+
+    expected = run_sequential(program, log=tmp_path / "ckpt")["out"]
+    found = ab.sources.Files(tmp_path / "out", format=made_of, schema=sums.schema)
+    splits = found.plan({}, found.latest())
+    assert 18 == len(expected)
+    assert_same_rows(
+        expected, [row for split in splits for row in found.frame(split).rows(named=True)]
+    )
