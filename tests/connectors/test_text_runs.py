@@ -43,10 +43,13 @@ def counted(record, state):
     yield {"k": record["k"], "sum": state.value}
 
 
-def program(home, suffix, **options):
+def program(home, suffix, *, on_error="fail", **options):
     made = ab.Program("text")
     source = ab.sources.Files(home / "in", format=suffix, schema=SCHEMA, **options)
-    read = made.read(source, name="in", event_time="t")
+    read = made.read(source, name="in", event_time="t", on_error=on_error)
+    if on_error == "dead_letter":
+        letters = ab.sinks.Files(home / "letters", format="parquet")
+        read.dead_letters.write(letters, name="letters")
     sums = read.key_by("k").process(counted, out={"k": pl.String, "sum": pl.Int64}, name="sum")
     sums.write(ab.sinks.Files(home / "out", format=suffix), name="out")
     return made
@@ -61,11 +64,11 @@ def written(home, suffix):
     return [row for split in splits for row in source.frame(split).rows(named=True)]
 
 
-def run(home, suffix, lanes=2):
+def run(home, suffix, lanes=2, **options):
     settings = Settings(
         ab.available_now(3), home / "ckpt", lanes, slices=8, keep=None, in_flight=16
     )
-    query = start(program(home, suffix).freeze(), settings, InlineExecutor())
+    query = start(program(home, suffix, **options).freeze(), settings, InlineExecutor())
     assert query.await_termination(PATIENCE_S)
 
 
@@ -122,3 +125,31 @@ def test_runs_through_crashes_and_at_any_width_are_the_sequential_one(suffix, tm
     assert_same_as_sequential(
         program(tmp_path, suffix, bounded=True), crash_at=[1], trigger=ab.available_now(3)
     )
+
+
+@pytest.mark.parametrize("on_error", ["fail", "skip", "dead_letter"])
+def test_rows_that_do_not_fit_have_no_time_and_obey_the_reads_policy(on_error, suffix, tmp_path):
+    options = {"on_error": on_error, "unread": "wrong"}
+    rows = good(0, 8)
+    rows[2]["n"], rows[5]["t"] = "two", "noon"
+    give(tmp_path, f"a.{suffix}", rows)
+
+    if on_error == "fail":
+        with pytest.raises(RunError, match=r"column 'n' is Int32, got "):
+            run(tmp_path, suffix, **options)
+        return
+    run(tmp_path, suffix, **options)
+
+    expected = run_sequential(program(tmp_path, suffix, **options), log=tmp_path / "ckpt")
+    assert 6 == len(expected["out"])
+    assert_same_rows(expected["out"], written(tmp_path, suffix))
+    if on_error == "dead_letter":
+        letters = pl.concat(
+            [pl.read_parquet(path) for path in sorted((tmp_path / "letters").glob("*.parquet"))]
+        ).rows(named=True)
+        assert_same_rows(expected["letters"], letters)
+        told = [json.loads(letter["record"])["wrong"] for letter in letters]
+        first = 3 if suffix == "jsonl" else 4
+        assert [first, first + 3] == [each["line"] for each in told]
+        assert "column 'n' is Int32, got " in told[0]["why"]
+        assert "column 't' is Datetime(" in told[1]["why"]

@@ -16,6 +16,7 @@ import anabranch as ab
 from anabranch.connectors import text_blocks
 from anabranch.connectors.file_source import Files
 from anabranch.connectors.rows import BATCH_ROWS
+from anabranch.connectors.text_reader import UNREAD
 from anabranch.errors import CheckpointError, ProgramError, RunError
 
 N = {"n": pl.Int64}
@@ -466,3 +467,56 @@ def test_a_strange_memory_is_refused(tmp_path, suffix, memory):
 
     with pytest.raises(CheckpointError, match=r"^the memory of a Files source "):
         source.recall(memory)
+
+
+# ---- Rows that do not fit, told in a column ---------------------------------------------------
+
+
+@settings(deadline=None, max_examples=50)  # how fast the machine is says nothing
+@given(
+    st.sampled_from(FORMATS),
+    st.lists(st.none() | st.integers(0, 9) | st.just("bad"), max_size=20),
+    st.integers(8, 60),
+)
+def test_a_row_that_does_not_fit_is_told_where_it_is_and_all_others_are_read(suffix, values, block):
+    with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_blocks, "BLOCK_BYTES", block)
+        path = Path(directory) / f"a.{suffix}"
+        rows = [[value, f"{number}\n"] for number, value in enumerate(values)]
+        path.write_text(spelled(suffix, rows, list(NS)))
+        source = Files(path, schema=NS, unread="wrong")
+
+        found = everything(source)
+
+        assert pl.Schema({**NS, "wrong": UNREAD}) == source.schema
+        assert len(values) == len(found)
+        lines = [2 * n + 2 for n in range(len(values))] if suffix == "csv" else range(1, 99)
+        for (value, word), line, (n, s, wrong) in zip(rows, lines, found, strict=False):
+            if value != "bad":
+                assert (value, word, None) == (n, s, wrong)
+                continue
+            assert (None, None) == (n, s)
+            assert (str(path), line) == (wrong["file"], wrong["line"])
+            assert wrong["why"].startswith("column 'n' is Int64, got ")
+            assert "bad" in wrong["text"]
+
+
+def test_what_is_wrong_with_a_whole_file_ends_the_run_all_the_same(tmp_path):
+    path = tmp_path / "a.csv"
+    for text, why in ((b"m,s\n1,a\n", "does not have the columns"), (b"n,s\n\xff,\n", "not UTF-8")):
+        path.write_bytes(text)
+        with pytest.raises(RunError, match=why):
+            everything(Files(path, schema=NS, unread="wrong"))
+
+
+def test_a_source_with_such_a_column_keeps_the_contract(tmp_path, suffix):
+    put(tmp_path / f"a.{suffix}", [1, "x", 2, "y", None])
+
+    ab.testing.check_source(Files(tmp_path, schema=N, unread="wrong"))
+
+
+def test_a_column_for_such_rows_must_be_a_new_one_of_text_files(tmp_path):
+    with pytest.raises(ProgramError, match=r"^Files: unread names 'n', which is a column"):
+        Files(tmp_path, format="csv", schema=N, unread="n")
+    with pytest.raises(ProgramError, match=r"^Files: a row of parquet cannot be unread"):
+        Files(tmp_path, format="parquet", schema=N, unread="wrong")

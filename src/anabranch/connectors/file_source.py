@@ -16,7 +16,7 @@ import polars as pl
 from anabranch.connectors.base import Source
 from anabranch.connectors.rows import BATCH_ROWS, declared, difference
 from anabranch.connectors.text_blocks import UNCHANGED, Mark, require_size
-from anabranch.connectors.text_reader import OTHER_COLUMNS, TEXT_FORMATS, TextReader
+from anabranch.connectors.text_reader import OTHER_COLUMNS, TEXT_FORMATS, UNREAD, TextReader
 from anabranch.errors import CheckpointError, ProgramError, RunError
 
 if TYPE_CHECKING:
@@ -50,7 +50,9 @@ class Files(Source):
 
     CSV and JSON Lines say no types, so their schema must be given; every value is read as one of
     its type or refused. Such a file does not show whether it is whole: one that has another size
-    than at the first look is refused, but for files of which a new run has read nothing yet.
+    than at the first look is refused, but for files of which a new run has read nothing yet. With
+    `unread` a row that does not fit is no error: a column of this name says where it is, why, and
+    what its text is, and all other columns are null, the event time among them.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Files(Source):
         format: str | None = None,  # noqa: A002 - the public contract
         schema: Mapping[str, Any] | None = None,
         bounded: bool = False,
+        unread: str | None = None,
     ) -> None:
         """Take the format from the suffix and the schema from the content of the first file."""
         # Tasks run elsewhere, where a relative path would mean another place.
@@ -79,8 +82,11 @@ class Files(Source):
         first = None if format and schema is not None else next(iter(self._visible()), None)
         self._format = _suffix_format(path, first) if format is None else known_format(format)
         self.schema = declared(schema, "Files") if schema is not None else self._types(path, first)
-        is_text = self._format in TEXT_FORMATS
-        self._text = TextReader(self._format, self.schema) if is_text else None
+        self._text: TextReader | None = None
+        if self._format in TEXT_FORMATS:
+            self._text = TextReader(self._format, self.schema, unread)
+        if unread is not None:
+            self.schema = self._with_unread(unread)
 
     def partitions(self) -> Sequence[Partition]:
         """Only 0."""
@@ -195,6 +201,15 @@ class Files(Source):
             raise ProgramError(message, so='pass schema={"column": pl.Int64, ...}')
         with _reading(self._root / first) as path:
             return _polars_types(path, self._reader.schema(path))
+
+    def _with_unread(self, name: str) -> pl.Schema:
+        if self._text is None:
+            message = f"Files: a row of {self._format} cannot be unread: its types are in the file"
+            raise ProgramError(message, so="leave out unread=")
+        if name in self.schema:
+            message = f"Files: unread names {name!r}, which is a column of the files"
+            raise ProgramError(message, so="give the column for rows that do not fit another name")
+        return pl.Schema({**self.schema, name: UNREAD})
 
     def _check_types(self, path: Path) -> None:
         self._check_columns(path, _polars_types(path, self._reader.schema(path)))

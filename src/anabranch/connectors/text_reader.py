@@ -18,21 +18,33 @@ from anabranch.errors import RunError
 TEXT_FORMATS: Mapping[str, type[CsvRows | JsonRows]] = {"csv": CsvRows, "jsonl": JsonRows}
 HEADER_BYTES = 1 << 16
 """So much is read at first to find a header."""
+UNREAD = pl.Struct(
+    {"file": pl.String(), "line": pl.Int64(), "why": pl.String(), "text": pl.String()}
+)
+"""What is told of a row that does not fit, where a column is named for it."""
 OTHER_COLUMNS = "write it with these types, or read it as another source"
+_MEND = "mend the file, and start again; or name a column for such rows: Files(..., unread=...)"
 
 
 @final
 class TextReader:
     """Reads files of a text format into frames of a schema.
 
-    It counts records, of which the header of a CSV file is one; rows are counted without it.
+    It counts records, of which the header of a CSV file is one; rows are counted without it. A row
+    that does not fit is told in the column `unread`, with nulls for all else; without it, it ends
+    the run.
     """
 
-    def __init__(self, format: str, schema: pl.Schema) -> None:  # noqa: A002 - as users call it
+    def __init__(
+        self,
+        format: str,  # noqa: A002 - as users call it
+        schema: pl.Schema,
+        unread: str | None = None,
+    ) -> None:
         """Refuse types that the format does not hold."""
         require_text_types(schema, format)
         self._rows = TEXT_FORMATS[format](schema)
-        self._schema, self._headers = schema, int(format == "csv")
+        self._schema, self._headers, self._unread = schema, int(format == "csv"), unread
 
     def marks(self, path: Path, size: int) -> Sequence[Mark]:
         """Places from which a file can be read; the last is its end."""
@@ -59,7 +71,7 @@ class TextReader:
             stop = reached if end is None else min(reached, end)
             for row in range(max(first, block.start.row), stop, BATCH_ROWS):
                 part = slice(row - block.start.row, min(stop, row + BATCH_ROWS) - block.start.row)
-                yield self._frame(path, block.texts[part], block.lines[part], names)
+                yield self._frame(path, block.texts[part], block.lines[part], names).rechunk()
             if end is not None and reached >= end:
                 return
         if end is not None and reached < end:
@@ -89,10 +101,30 @@ class TextReader:
         self, path: Path, texts: pl.Series, lines: pl.Series, names: Sequence[str]
     ) -> pl.DataFrame:
         try:
-            return self._rows.parse(texts, names)
+            frame = self._rows.parse(texts, names)
         except READ_REFUSALS:
+            if self._unread is not None:
+                return self._told(path, texts, lines, names)
             row = self._first_unfit(texts, names)
-            raise self._unfit(path, texts[row], lines[row], names) from None
+            message = f"Files: line {lines[row]} of {path} does not have the columns of its source"
+            why = self._why(texts[row], names)
+            raise RunError(message, why=why, so=_MEND) from None
+        if self._unread is None:
+            return frame
+        return frame.with_columns(pl.lit(None, UNREAD).alias(self._unread))
+
+    def _told(
+        self, path: Path, texts: pl.Series, lines: pl.Series, names: Sequence[str]
+    ) -> pl.DataFrame:
+        """Rows of which some do not fit: halves of them, down to a single one."""
+        if len(texts) > 1:
+            middle = len(texts) // 2
+            low = self._frame(path, texts[:middle], lines[:middle], names)
+            return low.vstack(self._frame(path, texts[middle:], lines[middle:], names))
+        why = self._why(texts[0], names)
+        told = {"file": str(path), "line": lines[0], "why": why, "text": texts[0]}
+        nothing = pl.DataFrame({name: [None] for name in self._schema}, schema=self._schema)
+        return nothing.with_columns(pl.Series(self._unread, [told], dtype=UNREAD))
 
     def _first_unfit(self, texts: pl.Series, names: Sequence[str]) -> int:
         """The first text that cannot be read: all do so or not by themselves alone."""
@@ -106,12 +138,13 @@ class TextReader:
                 high = middle
         return low
 
-    def _unfit(self, path: Path, text: str, line: int, names: Sequence[str]) -> RunError:
-        cause = ""
+    def _why(self, text: str, names: Sequence[str]) -> str:
+        """Why a row does not fit, by the rules of its format or else in the reader's own words."""
+        known = self._rows.why(text, names)
+        if known is not None:
+            return known
         try:
             self._rows.parse(pl.Series([text]), names)
         except READ_REFUSALS as error:
-            cause = str(error).splitlines()[0]
-        message = f"Files: line {line} of {path} does not have the columns of its source"
-        so = "mend the file, and start again; or declare the column as a String, and convert it"
-        return RunError(message, why=self._rows.why(text, names) or cause, so=so)
+            return str(error).splitlines()[0]
+        return "it cannot be read among its neighbours"

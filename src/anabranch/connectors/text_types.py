@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -45,6 +46,7 @@ def require_text_types(
         raise error(message, have=have, so=so)
 
 
+@lru_cache(maxsize=1024)
 def arrow_type(dtype: Any, *, spelled: bool = False) -> pa.DataType:
     """The type as which Arrow reads a column; `spelled`: with texts for dates and times.
 
