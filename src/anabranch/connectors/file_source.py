@@ -9,18 +9,19 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Protocol, final
+from typing import TYPE_CHECKING, Any, final
 
 import polars as pl
 
 from anabranch.connectors.base import Source
-from anabranch.connectors.rows import BATCH_ROWS, declared, difference
+from anabranch.connectors.column_reader import COLUMN_FORMATS, ColumnReader
+from anabranch.connectors.rows import declared, difference
 from anabranch.connectors.text_blocks import UNCHANGED, Mark, require_size
 from anabranch.connectors.text_reader import OTHER_COLUMNS, TEXT_FORMATS, UNREAD, TextReader
 from anabranch.errors import CheckpointError, ProgramError, RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -189,8 +190,8 @@ class Files(Source):
         return frame
 
     @property
-    def _reader(self) -> _Reader:
-        return _READERS[self._format]
+    def _reader(self) -> ColumnReader:
+        return COLUMN_FORMATS[self._format]
 
     def _types(self, given: str | os.PathLike[str], first: str | None) -> pl.Schema:
         if self._format in TEXT_FORMATS:
@@ -307,95 +308,16 @@ class Files(Source):
         raise CheckpointError(message)
 
 
-def known_format(given: str, among: Iterable[str] = SUFFIXES) -> str:
+def known_format(given: str) -> str:
     """The format of this name, if there is one.
 
     >>> known_format("parquet")
     'parquet'
     """
-    if given not in among:
+    if given not in SUFFIXES:
         message = f"Files: no format {given!r}"
-        raise ProgramError(message, have=", ".join(among))
+        raise ProgramError(message, have=", ".join(SUFFIXES))
     return given
-
-
-class _Reader(Protocol):
-    """What is asked of a format."""
-
-    def schema(self, path: Path) -> pa.Schema: ...
-    def count(self, path: Path) -> int: ...
-    def batches(self, path: Path, low: int, high: int | None) -> Iterator[pa.RecordBatch]: ...
-
-
-class _Parquet:
-    """Rows are counted in the footer, and whole row groups skipped."""
-
-    def schema(self, path: Path) -> pa.Schema:
-        from pyarrow import parquet
-
-        return parquet.read_schema(path)
-
-    def count(self, path: Path) -> int:
-        from pyarrow import parquet
-
-        return int(parquet.read_metadata(path).num_rows)
-
-    def batches(self, path: Path, low: int, high: int | None) -> Iterator[pa.RecordBatch]:
-        from pyarrow import parquet
-
-        with parquet.ParquetFile(path) as file:
-            groups, skipped, at = [], 0, 0
-            for group in range(file.num_row_groups):
-                rows = file.metadata.row_group(group).num_rows
-                if at + rows <= low:
-                    skipped += rows
-                elif high is None or at < high:
-                    groups.append(group)
-                at += rows
-            batches = file.iter_batches(batch_size=BATCH_ROWS, row_groups=groups)
-            yield from _between(batches, low - skipped, None if high is None else high - skipped)
-
-
-class _Arrow:
-    """An Arrow IPC file, not mapped: touching the map of a file that shrank ends the process."""
-
-    def schema(self, path: Path) -> pa.Schema:
-        import pyarrow as pa
-
-        with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
-            return reader.schema
-
-    def count(self, path: Path) -> int:
-        import pyarrow as pa
-
-        # The rows of a batch are in the batch alone; one column is enough to learn them.
-        one = pa.ipc.IpcReadOptions(included_fields=[0])
-        with pa.OSFile(str(path)) as file, pa.ipc.open_file(file, options=one) as reader:
-            return sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
-
-    def batches(self, path: Path, low: int, high: int | None) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
-            batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
-            yield from _between(batches, low, high)
-
-
-_READERS: Mapping[str, _Reader] = {"parquet": _Parquet(), "arrow": _Arrow()}
-
-
-def _between(
-    batches: Iterator[pa.RecordBatch], low: int, high: int | None
-) -> Iterator[pa.RecordBatch]:
-    """The rows from `low` to before `high`, in batches of a bounded size."""
-    at = 0
-    for batch in batches:
-        stop = batch.num_rows if high is None else min(batch.num_rows, high - at)
-        for start in range(max(0, low - at), stop, BATCH_ROWS):
-            yield batch.slice(start, min(BATCH_ROWS, stop - start))
-        at += batch.num_rows
-        if high is not None and at >= high:
-            return
 
 
 @contextmanager

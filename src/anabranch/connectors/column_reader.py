@@ -1,0 +1,103 @@
+"""Parquet and Arrow files as batches of rows: a file says its types and how many rows it has.
+
+Each ends with what tells that it is whole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from anabranch.connectors.rows import BATCH_ROWS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    import pyarrow as pa
+
+
+class ColumnReader(Protocol):
+    """What is asked of a format whose files hold columns, and say their types and rows."""
+
+    def schema(self, path: Path) -> pa.Schema:
+        """The columns and types of a file."""
+        ...
+
+    def count(self, path: Path) -> int:
+        """How many rows it has."""
+        ...
+
+    def batches(self, path: Path, low: int, high: int | None) -> Iterator[pa.RecordBatch]:
+        """The rows from `low` to before `high`, in batches of a bounded size."""
+        ...
+
+
+class _Parquet:
+    """Rows are counted in the footer, and whole row groups skipped."""
+
+    def schema(self, path: Path) -> pa.Schema:
+        from pyarrow import parquet
+
+        return parquet.read_schema(path)
+
+    def count(self, path: Path) -> int:
+        from pyarrow import parquet
+
+        return int(parquet.read_metadata(path).num_rows)
+
+    def batches(self, path: Path, low: int, high: int | None) -> Iterator[pa.RecordBatch]:
+        from pyarrow import parquet
+
+        with parquet.ParquetFile(path) as file:
+            groups, skipped, at = [], 0, 0
+            for group in range(file.num_row_groups):
+                rows = file.metadata.row_group(group).num_rows
+                if at + rows <= low:
+                    skipped += rows
+                elif high is None or at < high:
+                    groups.append(group)
+                at += rows
+            batches = file.iter_batches(batch_size=BATCH_ROWS, row_groups=groups)
+            yield from _between(batches, low - skipped, None if high is None else high - skipped)
+
+
+class _Arrow:
+    """An Arrow IPC file, not mapped: touching the map of a file that shrank ends the process."""
+
+    def schema(self, path: Path) -> pa.Schema:
+        import pyarrow as pa
+
+        with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
+            return reader.schema
+
+    def count(self, path: Path) -> int:
+        import pyarrow as pa
+
+        # The rows of a batch are in the batch alone; one column is enough to learn them.
+        one = pa.ipc.IpcReadOptions(included_fields=[0])
+        with pa.OSFile(str(path)) as file, pa.ipc.open_file(file, options=one) as reader:
+            return sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
+
+    def batches(self, path: Path, low: int, high: int | None) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
+            batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
+            yield from _between(batches, low, high)
+
+
+COLUMN_FORMATS: Mapping[str, ColumnReader] = {"parquet": _Parquet(), "arrow": _Arrow()}
+
+
+def _between(
+    batches: Iterator[pa.RecordBatch], low: int, high: int | None
+) -> Iterator[pa.RecordBatch]:
+    """The rows from `low` to before `high`, in batches of a bounded size."""
+    at = 0
+    for batch in batches:
+        stop = batch.num_rows if high is None else min(batch.num_rows, high - at)
+        for start in range(max(0, low - at), stop, BATCH_ROWS):
+            yield batch.slice(start, min(BATCH_ROWS, stop - start))
+        at += batch.num_rows
+        if high is not None and at >= high:
+            return
