@@ -100,15 +100,21 @@ class TextReader:
     def _frame(
         self, path: Path, texts: pl.Series, lines: pl.Series, names: Sequence[str]
     ) -> pl.DataFrame:
+        frame = self._fitting(texts, names)
+        if frame is not None:
+            return frame
+        if self._unread is not None:
+            return self._told(path, texts, lines, names)
+        row = self._first_unfit(texts, names)
+        message = f"Files: line {lines[row]} of {path} does not have the columns of its source"
+        raise RunError(message, why=self._why(texts[row], names), so=_MEND)
+
+    def _fitting(self, texts: pl.Series, names: Sequence[str]) -> pl.DataFrame | None:
+        """Rows that all fit, or None: each fits or not by itself alone."""
         try:
             frame = self._rows.parse(texts, names)
         except READ_REFUSALS:
-            if self._unread is not None:
-                return self._told(path, texts, lines, names)
-            row = self._first_unfit(texts, names)
-            message = f"Files: line {lines[row]} of {path} does not have the columns of its source"
-            why = self._why(texts[row], names)
-            raise RunError(message, why=why, so=_MEND) from None
+            return None
         if self._unread is None:
             return frame
         return frame.with_columns(pl.lit(None, UNREAD).alias(self._unread))
@@ -116,26 +122,29 @@ class TextReader:
     def _told(
         self, path: Path, texts: pl.Series, lines: pl.Series, names: Sequence[str]
     ) -> pl.DataFrame:
-        """Rows of which some do not fit: halves of them, down to a single one."""
-        if len(texts) > 1:
-            middle = len(texts) // 2
-            low = self._frame(path, texts[:middle], lines[:middle], names)
-            return low.vstack(self._frame(path, texts[middle:], lines[middle:], names))
-        why = self._why(texts[0], names)
-        told = {"file": str(path), "line": lines[0], "why": why, "text": texts[0]}
-        nothing = pl.DataFrame({name: [None] for name in self._schema}, schema=self._schema)
-        return nothing.with_columns(pl.Series(self._unread, [told], dtype=UNREAD))
+        """Rows of which some do not fit: by halves, down to a single one."""
+        if len(texts) == 1:
+            told = {"file": str(path), "line": lines[0], "text": texts[0]}
+            told["why"] = self._why(texts[0], names)
+            nothing = pl.DataFrame({name: [None] for name in self._schema}, schema=self._schema)
+            return nothing.with_columns(pl.Series(self._unread, [told], dtype=UNREAD))
+        middle = len(texts) // 2
+        low = self._fitting(texts[:middle], names)
+        # If nothing is wrong in the one half, it is in the other.
+        rest = self._frame if low is None else self._told
+        if low is None:
+            low = self._told(path, texts[:middle], lines[:middle], names)
+        return low.vstack(rest(path, texts[middle:], lines[middle:], names))
 
     def _first_unfit(self, texts: pl.Series, names: Sequence[str]) -> int:
-        """The first text that cannot be read: all do so or not by themselves alone."""
+        """The first of some rows that does not fit, of which there is one."""
         low, high = 0, len(texts)
         while high - low > 1:
             middle = (low + high) // 2
-            try:
-                self._rows.parse(texts[low:middle], names)
-                low = middle
-            except READ_REFUSALS:
+            if self._fitting(texts[low:middle], names) is None:
                 high = middle
+            else:
+                low = middle
         return low
 
     def _why(self, text: str, names: Sequence[str]) -> str:
