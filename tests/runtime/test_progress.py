@@ -78,6 +78,41 @@ def test_state_is_told_by_operator_with_what_it_wrote(tmp_path):
     assert operator["numRowsUpdated"] > 0
 
 
+def test_the_size_of_all_state_is_what_is_written_since_the_last_snapshot(tmp_path):
+    """Each delta adds to it; where both lanes write all they have, that is all there is."""
+    settings = Settings(available_now(7), tmp_path / "ckpt", 2, slices=8, keep=None, in_flight=1)
+    program = made("campaign_views", tmp_path, count=300)
+    query = start(program.freeze(), settings, InlineExecutor())
+    assert query.await_termination(PATIENCE_S)
+    told = [each["stateOperators"][0]["customMetrics"] for each in query.recent_progress]
+
+    assert any(each["snapshots"] for each in told)
+    total = 0
+    for each in told:
+        assert each["snapshots"] in {0, 2}
+        total = each["writtenBytes"] + (0 if each["snapshots"] else total)
+        assert total == each["stateBytes"]
+
+
+def test_state_that_was_taken_over_counts(tmp_path):
+    """The second run has a commit of its own only, and the state of both."""
+    rows = [{"t": t} for t in (1_000, 2_000, 3_000)]
+    source = ab.testing.TestingSource([rows[0], ab.testing.EOF, *rows[1:]])
+    program = ab.Program("sums")
+    read = program.read(source, event_time="t", lateness="1 h")
+    read.window(ab.tumbling("10 s")).agg(n=ab.count()).write(ab.sinks.Memory("out"))
+    settings = Settings(epochs("1 s"), tmp_path / "ckpt", 2, slices=8, keep=None)
+
+    sizes = []
+    for _ in range(2):
+        query = start(program.freeze(), settings, InlineExecutor(), clock=MockClock())
+        assert query.await_termination(PATIENCE_S)
+        sizes.append(query.recent_progress[0]["stateOperators"][0]["customMetrics"])
+
+    assert sizes[0]["writtenBytes"] == sizes[0]["stateBytes"]
+    assert sizes[0]["stateBytes"] + sizes[1]["writtenBytes"] == sizes[1]["stateBytes"]
+
+
 def test_late_rows_are_counted(tmp_path):
     rows = [{"t": t} for t in (1_000, 50_000, 2_000, 3_000, 60_000)]
     program = ab.Program("late")

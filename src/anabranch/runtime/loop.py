@@ -50,6 +50,7 @@ from anabranch.runtime.isolation import Poison, poison_in_heads, poison_in_lanes
 from anabranch.runtime.merging import MERGE_ABOVE, Merging
 from anabranch.runtime.payload import HeadDone, HeadItem, LaneDone, LaneJob, MergeItem, Strand
 from anabranch.runtime.progress import Brought, Job, progress_of
+from anabranch.runtime.state_sizes import StateSizes
 from anabranch.runtime.stopwatch import Stopwatch
 from anabranch.runtime.tables import Tables
 from anabranch.runtime.under_way import EpochUnderWay, Group, UnderWay
@@ -116,7 +117,7 @@ class Loop:
         self._session = SessionMachine(executor.slots, heads=executor.slots, first=ways.first)
         self._bundles, self._tables = ways.bundles or EvenBundles(executor.slots), tables
         self._row_limit = RowLimit()
-        self._under_way = UnderWay(deployment)
+        self._under_way, self._sizes = UnderWay(deployment), StateSizes(deployment.checkpoint)
         self._merging = Merging(self._under_way, ways.merge_above)
         self._waiting: list[Group] = []
         self._job_timeout, self._deaths = ways.job_timeout, 0
@@ -586,6 +587,7 @@ class Loop:
             late=sum(done.late for done in dones),
             letters=sum(done.letters for done in dones) + sum(done.letters for done in read),
             changed=group.changed,
+            state=self._sizes.of(self._under_way.files()),
             seconds=seconds,
             latencies=latencies,
             spent=self._watch.take(),

@@ -49,6 +49,8 @@ class Brought:
     """Records that failed and were left out, as `on_error` says."""
     changed: Mapping[str, int]
     """Rows of state, by operator."""
+    state: Mapping[str, int]
+    """Bytes of the files that all of it would be made of again, by operator."""
     seconds: float
     """Since the commit before."""
     latencies: Sequence[float]
@@ -108,9 +110,7 @@ def progress_of(deployment: Deployment, commit: Commit, brought: Brought) -> dic
         "numInputRows": total,
         "inputRowsPerSecond": _rate(total, brought.seconds),
         "processedRowsPerSecond": _rate(total, brought.working),
-        "stateOperators": [
-            _operator(name, commit, root, brought.changed.get(name, 0)) for name in commit.deltas
-        ],
+        "stateOperators": [_operator(name, commit, root, brought) for name in commit.deltas],
         "sources": [_source(name, count, commit, brought) for name, count in rows.items()],
         "sink": {"description": ", ".join(deployment.outputs), "numOutputRows": given},
         "observedMetrics": {},
@@ -178,16 +178,17 @@ def _event_time(commit: Commit, brought: Brought) -> dict[str, str]:
     return {name: instant(time) for name, time in times.items() if time is not None}
 
 
-def _operator(name: str, commit: Commit, root: Path, changed: int) -> dict[str, Any]:
+def _operator(name: str, commit: Commit, root: Path, brought: Brought) -> dict[str, Any]:
     paths = commit.deltas[name].values()
     return {
         "operatorName": name,
-        "numRowsUpdated": changed,
+        "numRowsUpdated": brought.changed.get(name, 0),
         "numShufflePartitions": commit.lanes,
         "numStateStoreInstances": len(paths),
         "customMetrics": {
             "writtenBytes": sum(_size(root / path) for path in paths),
             "snapshots": sum(map(is_snapshot, paths)),
+            "stateBytes": brought.state.get(name, 0),
         },
     }
 

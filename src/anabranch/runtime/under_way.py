@@ -341,6 +341,14 @@ class UnderWay:
             before = () if done.snapshot else (known.strands.get(operator) or ((),))[0]
             known.strands[operator] = ((*before, path),)
 
+    def files(self) -> dict[str, frozenset[str]]:
+        """The files that the state would be made of again, by operator."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for known in self._lanes.values():
+            for operator, strands in known.strands.items():
+                found[operator].update(path for strand in strands for path in strand)
+        return {operator: frozenset(paths) for operator, paths in found.items()}
+
     def lost(self, lanes: Mapping[int, LaneDone]) -> bool:
         """Note whose processes do not have their state: they are told what it is made of."""
         missing = [(stage, lane) for lane, done in lanes.items() for stage in done.missing]
