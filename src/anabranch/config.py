@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, cast, get_args
 
@@ -14,9 +17,43 @@ Exchange: TypeAlias = Literal["auto", "files", "shuffle"]
 """How rows go from task to task on Spark."""
 
 
+_SAID: ContextVar[Mapping[str, str]] = ContextVar("_SAID", default={})  # noqa: B039 - never changed
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server of ours is reached."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outlets:
+    """Where queries tell of themselves, besides to who asks them."""
+
+    metrics: Address | None = None
+    """Where Prometheus reads their figures; None: nowhere."""
+
+
 def environment() -> Mapping[str, str]:
-    """A copy of the environment as it is now."""
-    return dict(os.environ)
+    """A copy of the environment as it is now, with what `saying` says in its place."""
+    return {**os.environ, **_SAID.get()}
+
+
+@contextmanager
+def saying(said: Mapping[str, str]) -> Iterator[None]:
+    """Let these go before the environment, as a command line's options do.
+
+    >>> with saying({"ANABRANCH_JOB_TIMEOUT": "3"}):
+    ...     job_timeout()
+    3.0
+    """
+    token = _SAID.set({**_SAID.get(), **said})
+    try:
+        yield
+    finally:
+        _SAID.reset(token)
 
 
 def cache_directory(env: Mapping[str, str] | None = None) -> Path:
@@ -70,3 +107,25 @@ def job_timeout(env: Mapping[str, str] | None = None) -> float | None:
         message = f"ANABRANCH_JOB_TIMEOUT is {chosen!r}"
         raise AnabranchError(message, so="give a positive number of seconds")
     return seconds
+
+
+def outlets(env: Mapping[str, str] | None = None) -> Outlets:
+    """Where queries tell of themselves.
+
+    `ANABRANCH_METRICS_PORT`: the port at which Prometheus reads their figures, else none is opened;
+    `ANABRANCH_METRICS_HOST`: who may, by the address it is bound to; this host alone, unless given.
+
+    >>> outlets({"ANABRANCH_METRICS_PORT": "9464"}).metrics
+    Address(host='127.0.0.1', port=9464)
+    """
+    env = environment() if env is None else env
+    return Outlets(_metrics(env))
+
+
+def _metrics(env: Mapping[str, str]) -> Address | None:
+    if not (chosen := env.get("ANABRANCH_METRICS_PORT")):
+        return None
+    if not (chosen.isascii() and chosen.isdecimal() and 0 < int(chosen) < 65_536):
+        message = f"ANABRANCH_METRICS_PORT is {chosen!r}"
+        raise AnabranchError(message, so="give a port, from 1 to 65535")
+    return Address(env.get("ANABRANCH_METRICS_HOST") or "127.0.0.1", int(chosen))

@@ -71,6 +71,8 @@ def test_settings_may_be_several_and_hold_an_equals_sign():
         (["--parallelism", "two"], "a whole number from 1, got 'two'"),
         (["--conf", "spark.x"], "KEY=VALUE, such as spark.driver.memory=4g; got 'spark.x'"),
         (["--conf", "=1"], "KEY=VALUE"),
+        (["--metrics-port", "0"], "a port from 1 to 65535, got '0'"),
+        (["--metrics-port", "web"], "a port from 1 to 65535, got 'web'"),
         (["--masters", "local"], "unrecognized arguments: --masters local"),
     ],
 )

@@ -114,7 +114,8 @@ class Program:
         if goal is not None:
             message = "start: goal is for several queries on one Spark, which cannot be had yet"
             raise ProgramError(message, so="leave it out: one query has all the cores")
-        graph, explanation, timeout = self.freeze(), self.explain(), config.job_timeout()
+        graph, explanation = self.freeze(), self.explain()
+        timeout, outlets = config.job_timeout(), config.outlets()
         lanes = None if parallelism == "auto" else parallelism
         # What runs programs is loaded when one runs: writing one must not wait for it. Spark's
         # processes get up meanwhile.
@@ -131,6 +132,7 @@ class Program:
             slices,
             durability,
             job_timeout=timeout,
+            outlets=outlets,
         )
         return start_on_spark(graph, settings, spark, master, conf or {}, explanation)
 

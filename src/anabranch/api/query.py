@@ -13,6 +13,7 @@ from typing import Any, final
 from anabranch.errors import AnabranchError, RunError
 from anabranch.observe.facts import Facts
 from anabranch.observe.waits import Shape
+from anabranch.observe.watching import Watching
 from anabranch.observe.why import why
 from anabranch.runtime.loop import Loop
 from anabranch.runtime.savepoint import savepoint
@@ -39,6 +40,7 @@ class Query:
         shape: Shape | None = None,
         notes: tuple[str, ...] = (),
         run_id: str | None = None,
+        watching: Watching | None = None,
     ) -> None:
         """Begin to run; users call `program.start(...)`.
 
@@ -55,7 +57,7 @@ class Query:
         self._changed = threading.Condition()
         self._error: Exception | None = None
         self._begun = False
-        self._totals = _Totals()
+        self._totals, self._watching = _Totals(), watching or Watching()
         loop.on_progress = self._note
         self._thread = threading.Thread(target=self._live, name=f"anabranch-{name}", daemon=True)
         self._thread.start()
@@ -200,6 +202,7 @@ class Query:
         told = {"id": self.id, "runId": self.run_id, **progress}
         self._totals.add(told)
         self._progress.append(told)
+        self._watching.note(told)
 
     def _live(self) -> None:
         try:
@@ -227,6 +230,7 @@ class Query:
         except Exception as error:  # noqa: BLE001 - the first error is the one that counts
             self._error = self._error or error
         finally:
+            self._watching.close()
             self._ended.set()
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from anabranch.api.query import Query
 from anabranch.clock import Clock, SystemClock
 from anabranch.observe.waits import Shape
+from anabranch.observe.watching import watching
 from anabranch.program.graph import Graph
 from anabranch.runtime.assembly import Settings, assemble
 from anabranch.runtime.executor import Executor
@@ -44,7 +45,8 @@ def start(
     closing: Any = None,
 ) -> Query:
     """Start a program on an executor."""
-    assembled = assemble(graph, settings, executor, clock or SystemClock())
+    clock = clock or SystemClock()
+    assembled = assemble(graph, settings, executor, clock)
 
     def close() -> None:
         try:
@@ -63,4 +65,5 @@ def start(
         shape,
         assembled.notes,
         assembled.run_id,
+        watching(graph.name, settings.outlets, assembled.loop.facts, clock),
     )

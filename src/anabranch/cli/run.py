@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from anabranch import config
 from anabranch.api.program import Program
 from anabranch.cli.on_spark import Options, run_on_spark
 from anabranch.cli.programs import load
@@ -53,6 +54,12 @@ def arguments(command: argparse.ArgumentParser) -> None:
         help="a setting of Spark's, such as spark.driver.memory=4g; may be given several times",
     )
     command.add_argument(
+        "--metrics-port",
+        type=_port,
+        metavar="PORT",
+        help="show figures for Prometheus at http://127.0.0.1:PORT/metrics (default: nowhere)",
+    )
+    command.add_argument(
         "--sequential", action="store_true", help="run it by the oracle, in this process"
     )
     command.set_defaults(call=run)
@@ -70,7 +77,8 @@ def run(options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         return 0, {"runtime": "oracle", "programs": _sequentially(programs, options)}
     if _running() is not before:
         _refuse_two_sparks(options)
-    done = run_on_spark(programs, _options(options))
+    with config.saying(_said(options)):
+        done = run_on_spark(programs, _options(options))
     if not options.json:
         for ran in done:
             rows, each = _some(ran.rows, "row"), _some(ran.epochs, "epoch")
@@ -120,6 +128,12 @@ def _options(options: argparse.Namespace) -> Options:
     return Options(options.trigger, options.checkpoint, options.parallelism, master, conf)
 
 
+def _said(options: argparse.Namespace) -> dict[str, str]:
+    """What is said here in place of the environment."""
+    said = {"ANABRANCH_METRICS_PORT": options.metrics_port}
+    return {name: str(value) for name, value in said.items() if value is not None}
+
+
 def _trigger(given: str) -> Trigger:
     try:
         return available_now() if given == "now" else epochs(given)
@@ -131,6 +145,13 @@ def _trigger(given: str) -> Trigger:
 def _lanes(given: str) -> int:
     if not given.isdecimal() or int(given) < 1:
         message = f"a whole number from 1, got {given!r}"
+        raise argparse.ArgumentTypeError(message)
+    return int(given)
+
+
+def _port(given: str) -> int:
+    if not given.isdecimal() or not 0 < int(given) < 65_536:
+        message = f"a port from 1 to 65535, got {given!r}"
         raise argparse.ArgumentTypeError(message)
     return int(given)
 

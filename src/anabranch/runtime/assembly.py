@@ -8,7 +8,7 @@ import socket
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
@@ -16,6 +16,7 @@ from uuid import uuid4
 from anabranch.clock import Clock
 from anabranch.compiler.compile import plan_of
 from anabranch.compiler.staged import Stage, StagedPlan
+from anabranch.config import Outlets
 from anabranch.epoch.bundles import Bundles
 from anabranch.epoch.machine import Known, Machine, Rules
 from anabranch.epoch.protocol import Offer
@@ -75,6 +76,8 @@ class Settings:
     """Bytes of an epoch for an ordered sink above which tasks put them into one order."""
     first: First = First.LANES
     """Whose work goes first."""
+    outlets: Outlets = field(default_factory=Outlets)
+    """Where it tells of itself."""
 
 
 @dataclass(frozen=True, slots=True)
