@@ -34,6 +34,8 @@ class Outlets:
 
     metrics: Address | None = None
     """Where Prometheus reads their figures; None: nowhere."""
+    progress: Path | None = None
+    """The file that gets a line of progress a commit; None: none."""
 
 
 def environment() -> Mapping[str, str]:
@@ -114,12 +116,15 @@ def outlets(env: Mapping[str, str] | None = None) -> Outlets:
 
     `ANABRANCH_METRICS_PORT`: the port at which Prometheus reads their figures, else none is opened;
     `ANABRANCH_METRICS_HOST`: who may, by the address it is bound to; this host alone, unless given.
+    `ANABRANCH_PROGRESS`: the file to which every commit appends its progress, else none.
 
     >>> outlets({"ANABRANCH_METRICS_PORT": "9464"}).metrics
     Address(host='127.0.0.1', port=9464)
     """
     env = environment() if env is None else env
-    return Outlets(_metrics(env))
+    progress = env.get("ANABRANCH_PROGRESS")
+    # The working directory may be another one when the first commit is made.
+    return Outlets(_metrics(env), Path(progress).absolute() if progress else None)
 
 
 def _metrics(env: Mapping[str, str]) -> Address | None:

@@ -60,6 +60,11 @@ def arguments(command: argparse.ArgumentParser) -> None:
         help="show figures for Prometheus at http://127.0.0.1:PORT/metrics (default: nowhere)",
     )
     command.add_argument(
+        "--progress",
+        metavar="FILE",
+        help="append a line of JSON for every commit (default: nowhere)",
+    )
+    command.add_argument(
         "--sequential", action="store_true", help="run it by the oracle, in this process"
     )
     command.set_defaults(call=run)
@@ -130,7 +135,10 @@ def _options(options: argparse.Namespace) -> Options:
 
 def _said(options: argparse.Namespace) -> dict[str, str]:
     """What is said here in place of the environment."""
-    said = {"ANABRANCH_METRICS_PORT": options.metrics_port}
+    said = {
+        "ANABRANCH_METRICS_PORT": options.metrics_port,
+        "ANABRANCH_PROGRESS": options.progress,
+    }
     return {name: str(value) for name, value in said.items() if value is not None}
 
 

@@ -13,6 +13,7 @@ from anabranch.config import Address, Outlets
 from anabranch.errors import AnabranchError
 from anabranch.observe.facts import Facts
 from anabranch.observe.metrics import Metrics
+from anabranch.observe.progress_file import ProgressFile
 
 _LOG = logging.getLogger("anabranch")
 
@@ -54,12 +55,16 @@ def _told_if_failed(call: Callable[[], None]) -> bool:
     try:
         call()
     except AnabranchError as error:
-        _LOG.warning("%s", error)
+        _tell(error)
     except Exception:  # noqa: BLE001 - nothing that watches a query may end it
         _LOG.exception("what watches a query has failed; the query goes on without it")
     else:
         return True
     return False
+
+
+def _tell(error: AnabranchError) -> None:
+    _LOG.warning("%s", error)
 
 
 def watching(name: str, outlets: Outlets, facts: Callable[[], Facts], clock: Clock) -> Watching:
@@ -70,6 +75,8 @@ def watching(name: str, outlets: Outlets, facts: Callable[[], Facts], clock: Clo
     found: list[Watcher] = []
     if (address := outlets.metrics) is not None:
         _told_if_failed(lambda: found.append(_Shown(name, address, facts, clock)))
+    if outlets.progress is not None:
+        found.append(ProgressFile(name, outlets.progress, _tell))
     return Watching(found)
 
 
