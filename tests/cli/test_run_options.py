@@ -1,6 +1,7 @@
 """`anabranch run` and its options: what is wrong with a call is told before anything is started."""
 
 import json
+import socket
 from pathlib import Path
 
 import polars as pl
@@ -127,6 +128,40 @@ def test_a_run_takes_all_options_and_a_second_goes_on(program, tmp_path, capsys)
     assert [4, 5, 6] == _written(tmp_path)[:3]
     assert 0 == main(["state", str(checkpoint), "--json"])
     assert 3 == json.loads(capsys.readouterr().out)["lanes"]
+
+
+WATCHED = """
+import urllib.request
+from pathlib import Path
+
+import anabranch as ab
+
+def read(rows, epoch):
+    with urllib.request.urlopen("http://127.0.0.1:{port}/metrics") as answer:
+        Path("{out}").write_bytes(answer.read())
+
+program = ab.Program("watched")
+numbers = program.read(ab.sources.Records([{"n": n, "t": n} for n in range(20)]), event_time="t")
+numbers.window(ab.tumbling("10 ms"), by="n").agg(c=ab.count()).write(ab.sinks.Callback(read))
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_run_is_watched_where_its_options_say(tmp_path, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    file, out, progress = (tmp_path / name for name in ("watched.py", "metrics", "progress.jsonl"))
+    file.write_text(WATCHED.replace("{port}", str(port)).replace("{out}", str(out)))
+
+    given = ["run", str(file), "--json", "--master", "local[2]", "--trigger", "now"]
+    assert 0 == main([*given, "--metrics-port", str(port), "--progress", str(progress)])
+
+    assert 20 == json.loads(capsys.readouterr().out)["programs"][0]["rows"]
+    told = [json.loads(line) for line in progress.read_text().splitlines()]
+    assert 20 == sum(each["numInputRows"] for each in told)
+    assert {"watched"} == {each["name"] for each in told}
+    assert 'anabranch_epochs_under_way{query="watched"} 1\n' in out.read_text()
 
 
 @pytest.mark.spark
