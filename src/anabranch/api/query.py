@@ -12,6 +12,7 @@ from typing import Any, final
 
 from anabranch.errors import AnabranchError, RunError
 from anabranch.observe.facts import Facts
+from anabranch.observe.notebook import as_html
 from anabranch.observe.waits import Shape
 from anabranch.observe.watching import Watching
 from anabranch.observe.why import why
@@ -65,6 +66,10 @@ class Query:
     def __repr__(self) -> str:
         """Say which query and how it is."""
         return f"<Query {self.name!r}: {self.status['message']}>"
+
+    def _repr_html_(self) -> str:
+        """Notebooks show its figures, and what it waits for."""
+        return as_html(self._facts(), self.statistics(), self.last_progress, self.why())
 
     @property
     def is_active(self) -> bool:

@@ -121,6 +121,12 @@ class Plan:
     """In the order of their first operators; every operator is in exactly one."""
     joints: tuple[Joint, ...] = ()
 
+    def _repr_html_(self) -> str:
+        """Notebooks show its regions."""
+        from anabranch.compiler.explain.notebook import as_html
+
+        return as_html(self)
+
     def operators(self, region: Region) -> tuple[Operator, ...]:
         """A region's operators, in order."""
         return tuple(self.graph[number] for number in region.operators)

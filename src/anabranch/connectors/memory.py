@@ -9,6 +9,7 @@ import polars as pl
 
 from anabranch.connectors.base import Sink
 from anabranch.connectors.messages import from_message, to_message
+from anabranch.markup import Markup, element, page
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,6 +30,10 @@ class Memory(Sink):
     def __repr__(self) -> str:
         """Say which and how full."""
         return f"<Memory {self.name!r}: {len(self.frame())} rows>"
+
+    def _repr_html_(self) -> str:
+        """Notebooks show its rows as Polars does."""
+        return page(element("b", self.name), Markup(self.frame()._repr_html_()))
 
     @property
     def rows(self) -> list[dict[str, Any]]:
