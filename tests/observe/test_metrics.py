@@ -1,6 +1,7 @@
 """Figures for Prometheus: progress in, text out."""
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -79,6 +80,22 @@ def test_figures_before_the_first_commit_are_there_and_nought():
 def test_two_queries_of_one_name_cannot_be_told_apart():
     with pytest.raises(ValueError, match=r"^two queries of one name: \['q', 'q'\]$"):
         exposition([Metrics("q"), Metrics("q")], NOW)
+
+
+def test_the_documentation_has_every_metric_and_no_other():
+    page = Path(__file__).parents[2] / "docs" / "watching.md"
+    lines = re.findall(
+        r"^\| `(anabranch_\w+)` \| (\w+) \| (.+?) \|", page.read_text(), re.MULTILINE
+    )
+    documented = {name: (kind, re.findall(r"\w+", labels)) for name, kind, labels in lines}
+    text = exposition([Metrics("q").after(told())], NOW)
+
+    assert dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE)) == {
+        name: kind for name, (kind, _) in documented.items()
+    }
+    for name, (_, labels) in documented.items():
+        (found,) = set(re.findall(rf"^{name}(?:_sum)?{{(.*)}} ", text, re.MULTILINE)[:1])
+        assert labels == re.findall(r"(\w+)=", found)
 
 
 @given(st.lists(st.floats(0, 100), max_size=20))

@@ -159,7 +159,7 @@ def _families(found: Metrics, now: float) -> tuple[_Family, ...]:
         _Family(
             "anabranch_rows_late_total",
             "counter",
-            "Rows that came too late for their window.",
+            "Rows that came too late for all of their windows.",
             _one(found.late),
         ),
         _Family(
