@@ -7,6 +7,7 @@ import threading
 
 import polars as pl
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 import anabranch as ab
 from anabranch import config
@@ -105,8 +106,10 @@ def test_figures_are_there_while_a_query_runs_and_the_port_is_free_behind_it(tmp
     assert query.await_termination(PATIENCE_S)
 
     (text,) = found
-    assert 'anabranch_commits_total{query="doubles"} 1\n' in text
-    assert 'anabranch_rows_read_total{query="doubles",source="numbers"} 5\n' in text
+    read = {family.name: family.samples for family in text_string_to_metric_families(text)}
+    (commits,), (rows,) = read["anabranch_commits"], read["anabranch_rows_read"]
+    assert ({"query": "doubles"}, 1) == (commits.labels, commits.value)
+    assert ({"query": "doubles", "source": "numbers"}, 5) == (rows.labels, rows.value)
     with socket.create_server((HOST, port)):
         pass
 

@@ -1,11 +1,13 @@
 """Figures for Prometheus: progress in, text out."""
 
 import re
+from math import inf
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
 
 from anabranch.api.starting import start
 from anabranch.epoch.triggers import available_now
@@ -82,12 +84,17 @@ def test_two_queries_of_one_name_cannot_be_told_apart():
         exposition([Metrics("q"), Metrics("q")], NOW)
 
 
-def test_the_documentation_has_every_metric_and_no_other():
+def documentation():
+    """Kind and labels of every metric that the documentation has."""
     page = Path(__file__).parents[2] / "docs" / "watching.md"
     lines = re.findall(
         r"^\| `(anabranch_\w+)` \| (\w+) \| (.+?) \|", page.read_text(), re.MULTILINE
     )
-    documented = {name: (kind, re.findall(r"\w+", labels)) for name, kind, labels in lines}
+    return {name: (kind, re.findall(r"\w+", labels)) for name, kind, labels in lines}
+
+
+def test_the_documentation_has_every_metric_and_no_other():
+    documented = documentation()
     text = exposition([Metrics("q").after(told())], NOW)
 
     assert dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE)) == {
@@ -108,26 +115,69 @@ def test_each_value_is_counted_in_every_bucket_that_holds_it(values):
     assert ("_count", (), len(values)) == count
 
 
-SAMPLE = re.compile(r'([a-z_]+){((?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)+)} (-?[0-9.]+)')
-"""A line of the format, as strict as can be."""
+names = st.text() | st.text('"\\\\\n\r\t ,={}#\x00\x85\u2028é', max_size=8)
+"""Whatever things may be called, and above all what means something in the format."""
 
 
-@given(st.text(), st.text(), st.text())
-def test_whatever_things_are_called_each_line_is_a_sample_of_its_family(query, source, operator):
+def parsed(text):
+    """The text as Prometheus's own library reads it: families by name, samples in order."""
+    found = {}
+    for family in text_string_to_metric_families(text):
+        assert family.name not in found, "a family is told once"
+        found[family.name] = family
+    return found
+
+
+def only(family):
+    """The one sample of a family, without its name."""
+    (sample,) = family.samples
+    return sample.labels, sample.value
+
+
+@given(names, names, names, st.integers(0, 2**62))
+def test_whatever_things_are_called_prometheus_reads_what_was_told(query, source, operator, rows):
     progress = {
-        **told(sources={source: {"lagMs": 1.0}}),
-        "sources": [{"description": source, "numInputRows": 1}],
-        "stateOperators": [{"operatorName": operator, "customMetrics": {"stateBytes": 1}}],
+        **told(sources={source: {"lagMs": 1.0}}, timeMs={"idle": 2500.0}),
+        "sources": [{"description": source, "numInputRows": rows}],
+        "stateOperators": [{"operatorName": operator, "customMetrics": {"stateBytes": rows}}],
     }
 
-    family = None
-    for line in exposition([Metrics(query).after(progress)], NOW).removesuffix("\n").split("\n"):
-        if line.startswith("# HELP "):
-            family = line.split(" ")[2]
-        elif not line.startswith("# TYPE "):
-            found = SAMPLE.fullmatch(line)
-            assert found is not None, line
-            assert found[1].startswith(family)
+    found = parsed(exposition([Metrics(query).after(progress)], NOW))
+
+    # Their library leaves the end of a counter's name out.
+    documented = {name.removesuffix("_total") for name in documentation()}
+    assert documented == found.keys()
+    of_source = {"query": query, "source": source}
+    assert (of_source, rows) == only(found["anabranch_rows_read"])
+    assert (of_source, 10.001) == only(found["anabranch_watermark_lag_seconds"])
+    of_operator = {"query": query, "operator": operator}
+    assert (of_operator, rows) == only(found["anabranch_state_bytes"])
+    assert ({"query": query, "into": "idle"}, 2.5) == only(found["anabranch_time_seconds"])
+
+
+@given(
+    st.lists(names, min_size=1, max_size=3, unique=True),
+    st.lists(st.floats(0, 100_000), max_size=20),
+)
+def test_histograms_of_several_queries_agree_with_themselves(queries, latencies):
+    given = [
+        Metrics(query).after(told(epochs=[0, 0], latencyMs=latencies[: 5 * (n + 1)]))
+        for n, query in enumerate(queries)
+    ]
+
+    found = parsed(exposition(given, NOW))["anabranch_commit_latency_seconds"]
+
+    assert "histogram" == found.type
+    for n, query in enumerate(queries):
+        values = [ms / 1000 for ms in latencies[: 5 * (n + 1)]]
+        mine = [each for each in found.samples if each.labels["query"] == query]
+        buckets = {float(each.labels["le"]): each.value for each in mine if "le" in each.labels}
+        total, count = (each for each in mine if "le" not in each.labels)
+        assert {**dict.fromkeys(BUCKETS), inf: None}.keys() == buckets.keys()
+        assert buckets == {le: sum(value <= le for value in values) for le in buckets}
+        assert (f"{found.name}_count", len(values)) == (count.name, count.value)
+        assert f"{found.name}_sum" == total.name
+        assert pytest.approx(sum(values), abs=1e-6) == total.value
 
 
 @pytest.mark.parametrize("name", ["campaign_views", "fraud"])
@@ -147,4 +197,6 @@ def test_figures_of_a_run_are_those_that_the_query_tells(name, tmp_path):
     assert totals["epochs"] == sum(found.latency.counts)
     assert totals["timeMs"] == pytest.approx({k: 1000 * s for k, s in found.spent.items()})
     assert all(size > 0 for size in found.state.values())
-    assert exposition([found], NOW).count("# TYPE ") == exposition([found], NOW).count("# HELP ")
+    read = parsed(exposition([found], NOW))
+    assert totals["rows"] == sum(each.value for each in read["anabranch_rows_read"].samples)
+    assert ({"query": query.name}, totals["commits"]) == only(read["anabranch_commits"])

@@ -1,4 +1,4 @@
-"""A query's figures as Prometheus reads them: progress in, text out.
+"""A query's figures, and their text as Prometheus reads it: progress in, text out.
 
 The text is Prometheus's exposition format 0.0.4. Its names are public: dashboards are built on
 them. Nothing in it is secret: labels are names of queries, sources and operators.
@@ -104,10 +104,17 @@ class Metrics:
             committed_at=at,
         )
 
+    def families(self, now: float) -> tuple[Family, ...]:
+        """All figures by name, always the same names; `now`: seconds since 1970.
+
+        How far a watermark is behind is told as of now: of a query that stands still it grows.
+        """
+        return _families(self, now)
+
 
 @dataclass(frozen=True, slots=True)
-class _Family:
-    """Samples of one name, of one query."""
+class Family:
+    """Samples of one name, of one query; none where nothing is known."""
 
     name: str
     kind: Kind
@@ -116,24 +123,23 @@ class _Family:
 
     @property
     def head(self) -> str:
+        """What it is, as text."""
         return f"# HELP {self.name} {self.help}\n# TYPE {self.name} {self.kind}\n"
 
     def lines(self, query: str) -> Iterator[str]:
+        """Its samples, as text."""
         for suffix, labels, value in self.samples:
             told = ",".join(f'{name}="{_escaped(text)}"' for name, text in _with(query, labels))
             yield f"{self.name}{suffix}{{{told}}} {_number(value)}\n"
 
 
 def exposition(metrics: Sequence[Metrics], now: float) -> str:
-    """The figures of some queries of different names, as text; `now`: seconds since 1970.
-
-    How far a watermark is behind is told as of now: of a query that stands still it grows.
-    """
+    """The figures of some queries of different names, as text; `now`: seconds since 1970."""
     names = [each.query for each in metrics]
     if len(names) != len(set(names)):
         message = f"two queries of one name: {names}"
         raise ValueError(message)
-    told = [_families(each, now) for each in metrics]
+    told = [each.families(now) for each in metrics]
     return "".join(
         "".join((families[0].head, *_lines(names, families)))
         for families in zip(*told, strict=True)
@@ -141,66 +147,66 @@ def exposition(metrics: Sequence[Metrics], now: float) -> str:
     )
 
 
-def _lines(names: Sequence[str], families: Sequence[_Family]) -> Iterator[str]:
+def _lines(names: Sequence[str], families: Sequence[Family]) -> Iterator[str]:
     for name, family in zip(names, families, strict=True):
         yield from family.lines(name)
 
 
-def _families(found: Metrics, now: float) -> tuple[_Family, ...]:
+def _families(found: Metrics, now: float) -> tuple[Family, ...]:
     lags = {source: now - watermark for source, watermark in found.watermarks.items()}
     at = [] if found.committed_at is None else _one(found.committed_at)
     return (
-        _Family(
+        Family(
             "anabranch_rows_read_total",
             "counter",
             "Rows read and committed, by source.",
             _by("source", found.rows),
         ),
-        _Family(
+        Family(
             "anabranch_rows_late_total",
             "counter",
             "Rows that came too late for all of their windows.",
             _one(found.late),
         ),
-        _Family(
+        Family(
             "anabranch_rows_failed_total",
             "counter",
             "Rows that failed and were left out, as on_error says.",
             _one(found.failed),
         ),
-        _Family("anabranch_epochs_total", "counter", "Epochs committed.", _one(found.epochs)),
-        _Family("anabranch_commits_total", "counter", "Commits made.", _one(found.commits)),
-        _Family(
+        Family("anabranch_epochs_total", "counter", "Epochs committed.", _one(found.epochs)),
+        Family("anabranch_commits_total", "counter", "Commits made.", _one(found.commits)),
+        Family(
             "anabranch_commit_latency_seconds",
             "histogram",
             "From the cut of an epoch to its commit, one value an epoch.",
             list(found.latency.samples()),
         ),
-        _Family(
+        Family(
             "anabranch_time_seconds_total",
             "counter",
             "Time of the driver and of all tasks together, by what it went into.",
             _by("into", found.spent),
         ),
-        _Family(
+        Family(
             "anabranch_epochs_under_way",
             "gauge",
             "Epochs that are cut and not committed.",
             _one(found.epochs_under_way),
         ),
-        _Family(
+        Family(
             "anabranch_watermark_lag_seconds",
             "gauge",
             "How far the watermark of a source is behind the time now.",
             _by("source", lags),
         ),
-        _Family(
+        Family(
             "anabranch_state_bytes",
             "gauge",
             "Files that the state of an operator would be made of again.",
             _by("operator", found.state),
         ),
-        _Family(
+        Family(
             "anabranch_last_commit_timestamp_seconds",
             "gauge",
             "When the last commit was made, since 1970.",
