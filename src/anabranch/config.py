@@ -36,6 +36,8 @@ class Outlets:
     """Where Prometheus reads their figures; None: nowhere."""
     progress: Path | None = None
     """The file that gets a line of progress a commit; None: none."""
+    telemetry: bool = False
+    """Whether they tell OpenTelemetry."""
 
 
 def environment() -> Mapping[str, str]:
@@ -117,6 +119,7 @@ def outlets(env: Mapping[str, str] | None = None) -> Outlets:
     `ANABRANCH_METRICS_PORT`: the port at which Prometheus reads their figures, else none is opened;
     `ANABRANCH_METRICS_HOST`: who may, by the address it is bound to; this host alone, unless given.
     `ANABRANCH_PROGRESS`: the file to which every commit appends its progress, else none.
+    `ANABRANCH_OTEL`: 1 where figures and spans go to OpenTelemetry, else they do not.
 
     >>> outlets({"ANABRANCH_METRICS_PORT": "9464"}).metrics
     Address(host='127.0.0.1', port=9464)
@@ -124,7 +127,8 @@ def outlets(env: Mapping[str, str] | None = None) -> Outlets:
     env = environment() if env is None else env
     progress = env.get("ANABRANCH_PROGRESS")
     # The working directory may be another one when the first commit is made.
-    return Outlets(_metrics(env), Path(progress).absolute() if progress else None)
+    file = Path(progress).absolute() if progress else None
+    return Outlets(_metrics(env), file, _telemetry(env))
 
 
 def _metrics(env: Mapping[str, str]) -> Address | None:
@@ -134,3 +138,11 @@ def _metrics(env: Mapping[str, str]) -> Address | None:
         message = f"ANABRANCH_METRICS_PORT is {chosen!r}"
         raise AnabranchError(message, so="give a port, from 1 to 65535")
     return Address(env.get("ANABRANCH_METRICS_HOST") or "127.0.0.1", int(chosen))
+
+
+def _telemetry(env: Mapping[str, str]) -> bool:
+    chosen = env.get("ANABRANCH_OTEL") or "0"
+    if chosen not in {"0", "1"}:
+        message = f"ANABRANCH_OTEL is {chosen!r}"
+        raise AnabranchError(message, so="give 1 to tell OpenTelemetry of queries, or 0")
+    return chosen == "1"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,10 @@ from anabranch.compiler.compile import plan_of
 from anabranch.epoch.triggers import Trigger, available_now, epochs
 from anabranch.errors import AnabranchError, ProgramError
 from anabranch.spark.private import active_context
+
+NOWHERE = """\
+OpenTelemetry has no provider of meters or tracers: what it is told goes nowhere
+  so    set one in the file, or run opentelemetry-instrument anabranch run ...: docs/watching.md"""
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -65,6 +70,12 @@ def arguments(command: argparse.ArgumentParser) -> None:
         help="append a line of JSON for every commit (default: nowhere)",
     )
     command.add_argument(
+        "--otel",
+        action="store_true",
+        help="give figures and spans to OpenTelemetry, as the file or opentelemetry-instrument "
+        "has set it up",
+    )
+    command.add_argument(
         "--sequential", action="store_true", help="run it by the oracle, in this process"
     )
     command.set_defaults(call=run)
@@ -83,6 +94,7 @@ def run(options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if _running() is not before:
         _refuse_two_sparks(options)
     with config.saying(_said(options)):
+        _tell_if_nobody_is_told()
         done = run_on_spark(programs, _options(options))
     if not options.json:
         for ran in done:
@@ -138,8 +150,20 @@ def _said(options: argparse.Namespace) -> dict[str, str]:
     said = {
         "ANABRANCH_METRICS_PORT": options.metrics_port,
         "ANABRANCH_PROGRESS": options.progress,
+        "ANABRANCH_OTEL": 1 if options.otel else None,
     }
     return {name: str(value) for name, value in said.items() if value is not None}
+
+
+def _tell_if_nobody_is_told() -> None:
+    """Say so where figures for OpenTelemetry go nowhere: nothing else would."""
+    if not config.outlets().telemetry:
+        return
+    with suppress(ImportError):  # which each query tells itself
+        from anabranch.observe.telemetry import unset
+
+        if unset():
+            print(NOWHERE, file=sys.stderr)
 
 
 def _trigger(given: str) -> Trigger:

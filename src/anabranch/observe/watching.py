@@ -77,7 +77,21 @@ def watching(name: str, outlets: Outlets, facts: Callable[[], Facts], clock: Clo
         _told_if_failed(lambda: found.append(_Shown(name, address, facts, clock)))
     if outlets.progress is not None:
         found.append(ProgressFile(name, outlets.progress, _tell))
+    if outlets.telemetry:
+        _told_if_failed(lambda: found.append(_told(name, facts, clock)))
     return Watching(found)
+
+
+def _told(name: str, facts: Callable[[], Facts], clock: Clock) -> Watcher:
+    """A query's figures through OpenTelemetry, which need not be installed."""
+    try:
+        from anabranch.observe.telemetry import Told, telemetry
+    except ImportError as error:
+        message = f"telemetry of {name!r} is not given: OpenTelemetry is not installed"
+        so = "the query goes on; to have it, pip install 'anabranch[otel]', else leave "
+        so += "ANABRANCH_OTEL (--otel of anabranch run) out"
+        raise AnabranchError(message, so=so) from error
+    return Told(name, telemetry(), lambda: len(facts().epochs), clock)
 
 
 class _Shown:
