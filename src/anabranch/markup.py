@@ -1,6 +1,7 @@
 """HTML for notebooks: plain, without scripts and links, and whatever is put into it is escaped.
 
-No colours are chosen but the reader's own, so it reads in dark themes and in light ones.
+Text has the reader's own colour, so it reads in dark themes and in light ones; what chooses another
+chooses the one behind it too.
 """
 
 from __future__ import annotations
@@ -29,6 +30,16 @@ def element(tag: str, *inside: str | Markup, style: str | None = None) -> Markup
     """An element with text and other elements in it."""
     opening = tag if style is None else f'{tag} style="{escape(style)}"'
     return Markup(f"<{opening}>{''.join(map(_shown, inside))}</{tag}>")
+
+
+def shape(tag: str, *inside: str | Markup, **attributes: str | int) -> Markup:
+    """An element of a drawing; `stroke_width=2` is its `stroke-width`.
+
+    >>> shape("rect", x=1, fill='"red"').html
+    '<rect x="1" fill="&quot;red&quot;"></rect>'
+    """
+    told = [f'{name.replace("_", "-")}="{escape(str(each))}"' for name, each in attributes.items()]
+    return Markup(f"<{' '.join((tag, *told))}>{''.join(map(_shown, inside))}</{tag}>")
 
 
 def table(rows: Iterable[Sequence[str | Markup]], head: Sequence[str] = ()) -> Markup:

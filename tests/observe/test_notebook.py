@@ -1,6 +1,8 @@
 """What notebooks show: plain HTML, small, and whatever things are called it stays text."""
 
+import re
 from html.parser import HTMLParser
+from itertools import combinations
 
 import polars as pl
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch.api.starting import start
+from anabranch.compiler.explain.layout import drawing
 from anabranch.epoch.machine import Stage
 from anabranch.epoch.triggers import available_now
 from anabranch.epoch.watermarks import SourceTime
@@ -24,6 +27,13 @@ PATIENCE_S = 60
 EVIL = """<script>alert("1")<b title='&lt;'>"""
 """Names of programs and operators may not hold a slash; anything else they may."""
 TAGS = {"div", "p", "b", "small", "span", "pre", "table", "thead", "tbody", "tr", "th", "td"}
+SHAPES = {"svg", "g", "rect", "path", "text", "title"}
+NAMES = {"style", "border", "class", "role", "width", "height", "viewbox", "x", "y", "rx", "d"} | {
+    *("fill", "fill-opacity", "stroke", "stroke-dasharray"),
+    *("font-family", "font-size", "font-weight"),
+}
+COLOURS = {"none", "currentColor"}
+"""Or six digits."""
 
 
 class Seen(HTMLParser):
@@ -31,15 +41,19 @@ class Seen(HTMLParser):
 
     def __init__(self, html, also=frozenset()):
         super().__init__()
-        self.open, self.text, self.allowed = [], "", TAGS | also
+        self.open, self.text, self.allowed = [], "", TAGS | SHAPES | also
         self.feed(html)
         self.close()
         assert [] == self.open
 
     def handle_starttag(self, tag, attributes):
         assert tag in self.allowed
-        assert {"style", "border", "class"} >= {name for name, _ in attributes}
-        assert all("url" not in value and "color" not in value for _, value in attributes)
+        assert {name for name, _ in attributes} <= NAMES
+        assert all("url" not in value for _, value in attributes)
+        for name, value in attributes:
+            assert name != "style" or "color" not in value
+            if name in {"fill", "stroke"}:
+                assert value in COLOURS or re.fullmatch(r"#[0-9a-f]{6}", value)
         self.open.append(tag)
 
     def handle_endtag(self, tag):
@@ -74,7 +88,71 @@ def test_every_plan_is_plain_and_small(name):
 
     text = Seen(html).text
     assert all(op.name in text for op in plan.graph.operators)
-    assert len(html) < 1000 + 1500 * len(plan.graph.operators)
+    assert len(html) < 1000 + 2500 * len(plan.graph.operators)
+
+
+@pytest.mark.parametrize("name", programs.ALL)
+def test_in_a_drawing_nothing_overlaps_and_each_operator_is_in_its_region(name):
+    plan = programs.ALL[name]().compile()
+
+    drawn = drawing(plan)
+
+    groups = {group.id: group for group in drawn.groups}
+    boxes = {box.operator: box.at for box in drawn.boxes}
+    assert [region.id for region in plan.regions] == list(groups)
+    assert [region.parallel for region in plan.regions] == [each.parallel for each in drawn.groups]
+    for one, other in combinations([group.at for group in drawn.groups], 2):
+        assert not one.meets(other)
+    for one, other in combinations(boxes.values(), 2):
+        assert not one.meets(other)
+    for number, region in plan.homes().items():
+        assert inside(boxes[number], groups[region.id].at)
+    for group in drawn.groups:
+        assert 0 < group.at.x < group.at.x + group.at.width < drawn.width
+        assert 0 < group.at.y < group.at.y + group.at.height < drawn.height
+
+
+def inside(box, group):
+    return (
+        group.x < box.x
+        and group.y < box.y
+        and box.x + box.width < group.x + group.width
+        and box.y + box.height < group.y + group.height
+    )
+
+
+@pytest.mark.parametrize("name", programs.ALL)
+def test_in_a_drawing_every_stream_is_an_arrow_to_the_right_that_no_box_hides(name):
+    plan = programs.ALL[name]().compile()
+
+    drawn = drawing(plan)
+
+    boxes = {box.operator: box.at for box in drawn.boxes}
+    expected = [
+        (boxes[port.operator].middle, boxes[op.id].middle)
+        for op in plan.graph.operators
+        for port in op.inputs
+    ]
+    ahead = [arrow for arrow in drawn.arrows if not arrow.back]
+    assert sorted(expected) == sorted((arrow.begin[1], arrow.end[1]) for arrow in ahead)
+    assert len(plan.graph.feedback) == len(drawn.arrows) - len(ahead)
+    for arrow in ahead:
+        (x, y), (to_x, to_y) = arrow.begin, arrow.end
+        assert x < to_x
+        between = [box for box in boxes.values() if x < box.x + box.width and box.x < to_x]
+        if arrow.below is None:
+            low, high = sorted((y, to_y))
+            assert not [box for box in between if low < box.y + box.height and box.y < high]
+    lines = [arrow.below for arrow in drawn.arrows if arrow.below is not None]
+    assert all(line < drawn.height for line in lines)
+    assert len(lines) == len(set(lines))
+
+
+def test_a_plan_with_a_feedback_and_a_split_that_is_read_again(golden):
+    html = programs.ALL["PageRank"]().compile()._repr_html_()
+
+    golden("notebook_feedback.html", html + "\n")
+    assert "next epoch" in Seen(html).text
 
 
 def test_of_a_large_plan_the_first_regions_are_shown():
@@ -90,7 +168,17 @@ def test_of_a_large_plan_the_first_regions_are_shown():
     text = Seen(html).text
     assert "70 regions more: print(program.explain())" in text
     assert " and 11 more" in text
+    assert "<svg" not in html
     assert len(html) < 200_000
+
+
+def test_long_names_are_cut_in_a_drawing_and_whole_for_who_points_at_them():
+    name = "a name that is longer than any box should ever be"
+
+    html = clicks(operator=name).compile()._repr_html_()
+
+    assert f"<title>{name}</title>" in html
+    assert ">a name that is longer t…</text>" in html
 
 
 PROGRESS = {

@@ -1,14 +1,19 @@
-"""A plan as notebooks show it: a row a region."""
+"""A plan as notebooks show it: a drawing, and a row a region."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from anabranch.compiler.explain.layout import drawing
+from anabranch.compiler.explain.svg import as_svg
 from anabranch.compiler.plan import Plan, Region
 from anabranch.markup import Markup, element, page, table
 
 _REGIONS, _OPERATORS = 50, 20
 """As many are shown, and of a region as many; `explain` has all."""
+_DRAWN = 60
+"""Operators of a plan that is drawn: of more one sees nothing but lines."""
+_WIDE = "overflow-x: auto; max-width: 100%"
 
 
 def as_html(plan: Plan) -> str:
@@ -19,9 +24,16 @@ def as_html(plan: Plan) -> str:
     head = ("region", "runs", "operators", "because")
     return page(
         element("p", element("b", plan.graph.name), counts),
+        *_drawn(plan),
         table([_row(plan, region) for region in plan.regions[:_REGIONS]], head),
         element("p", element("small", _rest(plan))),
     )
+
+
+def _drawn(plan: Plan) -> Iterator[Markup]:
+    if 0 < len(plan.graph.operators) <= _DRAWN:
+        svg = as_svg(drawing(plan), f"the plan of {plan.graph.name}")
+        yield element("div", svg, style=_WIDE)
 
 
 def _row(plan: Plan, region: Region) -> tuple[str | Markup, ...]:
