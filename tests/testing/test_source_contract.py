@@ -12,7 +12,7 @@ import pytest
 import anabranch as ab
 from anabranch.errors import ProgramError
 from anabranch.testing import ABORT, EOF, MockClock, TestingSource, check_source
-from anabranch.testing.source_contract import SourceRule
+from anabranch.testing.source_rules import SourceRule
 
 ROWS = [{"n": n, "s": f"row {n}", "at": datetime(2024, 1, 1, 0, n)} for n in range(23)]
 
