@@ -9,24 +9,33 @@ from typing import Any
 from anabranch.testing.compare import Rows, first_difference
 
 
-def broken(rule: Enum, expected: Any, found: Any, so: str) -> AssertionError:
-    """The error that says which rule, what was expected and found, and what to do.
+def broken(
+    rule: Enum, expected: Any, found: Any, so: str, *, at: str | None = None
+) -> AssertionError:
+    """The error that says which rule, where, what was expected and found, and what to do.
 
     >>> class Rule(Enum):
     ...     JSON = "offsets are JSON values"
-    >>> print(broken(Rule.JSON, "a number", (1, 2), "give a list"))
+    >>> print(broken(Rule.JSON, "a number", (1, 2), "give a list", at="partition 0"))
     broken: offsets are JSON values
+      at        partition 0
       expected  a number
       found     (1, 2)
       so        give a list
     """
-    parts = (("expected", expected), ("found", found), ("so", so))
-    lines = [f"  {label:<10}{_shown(what)}" for label, what in parts]
+    parts = (("at", at or ""), ("expected", expected), ("found", found), ("so", so))
+    lines = [f"  {label:<10}{_shown(what)}" for label, what in parts if label != "at" or at]
     return AssertionError("\n".join([f"broken: {rule.value}", *lines]))
 
 
 def parted(
-    rule: Enum, expected: Rows, found: Rows, so: str, *, what: str = "rows"
+    rule: Enum,
+    expected: Rows,
+    found: Rows,
+    so: str,
+    *,
+    what: str = "rows",
+    at: str | None = None,
 ) -> AssertionError | None:
     """The error where two lists of rows are not the same; None where they are."""
     if (difference := first_difference(expected, found)) is None:
@@ -38,7 +47,7 @@ def parted(
         else f"{len(rows)} {what}"
         for rows in (expected, found)
     )
-    return broken(rule, one, other, so)
+    return broken(rule, one, other, so, at=at)
 
 
 def same_json(value: Any) -> bool:

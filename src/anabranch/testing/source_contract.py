@@ -13,7 +13,6 @@ from anabranch.errors import ProgramError
 from anabranch.testing.source_elsewhere import check_copies, check_restart
 from anabranch.testing.source_later import check_later
 from anabranch.testing.source_ranges import check_plans, check_ranges
-from anabranch.testing.source_rules import SourceRule
 from anabranch.testing.source_under_check import SourceUnderCheck
 
 
@@ -27,7 +26,10 @@ def check_source(
 ) -> None:
     """Fail unless a source keeps the contract of sources; up to `rows` of each partition are read.
 
-    An AssertionError says which rule is broken, what was expected and found, and what to do.
+    Ranges of offsets are read again, side by side, in parts, by copies in tasks, and from every
+    offset on by new processes that were told the source's memory: what comes must be the same. An
+    AssertionError says which rule is broken, at which offsets, what was expected and found, and
+    what to do.
 
     `advance` lets more records come, for rules about what changes: it puts a file into the
     directory, or moves a clock. `again` makes the source anew, as a program that is started again
@@ -42,7 +44,7 @@ def check_source(
         message = f"check_source: not a source: {source!r}"
         raise ProgramError(message, so="derive from ab.sources.Source")
     check = SourceUnderCheck(source, rows, event_time)
-    pristine = check.travelled(SourceRule.TRAVELS) if again is None else again()
+    fresh = check.fresh() if again is None else again
     if not check.look() and advance is not None:
         advance()
         check.look()
@@ -50,5 +52,5 @@ def check_source(
     check_ranges(check)
     check_plans(check)
     check_copies(check)
-    check_restart(check, pristine)
-    check_later(check, advance)
+    check_restart(check, fresh)
+    check_later(check, advance, fresh)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from anabranch.connectors.base import Source
+from anabranch.ids import Offset, Partition
 from anabranch.testing.broken import broken, same_json
-from anabranch.testing.source_later import require_not_before
+from anabranch.testing.source_ends import require_not_before, require_still_finished
 from anabranch.testing.source_rules import SourceRule
-from anabranch.testing.source_under_check import SourceUnderCheck
+from anabranch.testing.source_under_check import SourceUnderCheck, place
+
+_RESTARTS = 6
+"""So many new processes, for each partition."""
 
 
 def check_copies(case: SourceUnderCheck) -> None:
@@ -27,9 +33,10 @@ def check_copies(case: SourceUnderCheck) -> None:
             case.content[partition],
             [row for split in splits for row in case.records(copy, split)],
             "put into splits, or leave in __getstate__, all that reading needs",
+            at=place(partition, first, end),
         )
         for split in splits:
-            _frames(case, copy, split)
+            _frames(case, copy, split, place(partition, first, end))
 
 
 def _travelled_split(split: Any) -> Any:
@@ -45,7 +52,7 @@ def _travelled_split(split: Any) -> Any:
         ) from error
 
 
-def _frames(case: SourceUnderCheck, copy: Source, split: Any) -> None:
+def _frames(case: SourceUnderCheck, copy: Source, split: Any, at: str) -> None:
     __tracebackhide__ = True
     records = list(case.records(copy, split))
     names = list(case.types)
@@ -54,15 +61,20 @@ def _frames(case: SourceUnderCheck, copy: Source, split: Any) -> None:
         frame = copy.frame(split, chosen)
         asked = names if chosen is None else chosen
         if asked != frame.columns:
-            raise broken(rule, asked, frame.columns, "select the columns in the order given")
+            so = "select the columns in the order given"
+            raise broken(rule, asked, frame.columns, so, at=at)
         if frame.schema != {name: case.types[name] for name in asked}:
-            raise broken(rule, dict(case.types), dict(frame.schema), "cast them")
+            raise broken(rule, dict(case.types), dict(frame.schema), "cast them", at=at)
         expected = [{name: row[name] for name in asked} for row in records]
-        case.same(rule, expected, frame.rows(named=True), "or leave frame() to the default")
+        rows = frame.rows(named=True)
+        case.same(rule, expected, rows, "or leave frame() to the default", at=at)
 
 
-def check_restart(case: SourceUnderCheck, pristine: Source) -> None:
-    """A new process that is told the memory gives the same."""
+def check_restart(case: SourceUnderCheck, fresh: Callable[[], Source]) -> None:
+    """A new process that is told the memory gives the same, from wherever it goes on.
+
+    `fresh` makes the source as it is before its first look, each time anew.
+    """
     __tracebackhide__ = True
     memory = case.source.memory()
     if not same_json(memory):
@@ -72,14 +84,64 @@ def check_restart(case: SourceUnderCheck, pristine: Source) -> None:
             memory,
             "give lists instead of tuples, and texts for the keys of dicts",
         )
+    started = recalled(fresh(), memory)
+    require_recalled(case, started, "in a new process")
+    ends = {partition: end for partition, (_, end) in case.ranges.items()}
+    require_not_before(case, ends, started, "in a new process")
+    for partition in case.ranges:
+        if case.source.finished(partition):
+            require_still_finished(started, partition, "in a new process")
+        _resumed(case, partition, started)
+        _resumed_by_others(case, partition, lambda: recalled(fresh(), memory))
+
+
+def recalled(source: Source, memory: Any) -> Source:
+    """A source that was told a memory, as it comes back from a checkpoint."""
     if memory is not None:
-        pristine.recall(json.loads(json.dumps(memory)))
+        source.recall(json.loads(json.dumps(memory)))
+    return source
+
+
+def require_recalled(case: SourceUnderCheck, started: Source, when: str) -> None:
+    """That all that was there is there."""
+    __tracebackhide__ = True
     for partition, (first, end) in case.ranges.items():
         case.same(
             SourceRule.RECALLED,
             case.content[partition],
-            case.read(partition, first, end, pristine),
+            case.read(partition, first, end, started),
             "remember what gives offsets their meaning, such as the names of files",
+            at=f"{place(partition, first, end)}, {when}",
         )
-    ends = {partition: end for partition, (_, end) in case.ranges.items()}
-    require_not_before(case, ends, pristine, "in a new process")
+
+
+def _resumed(case: SourceUnderCheck, partition: Partition, started: Source) -> None:
+    """From every offset to the next one."""
+    __tracebackhide__ = True
+    for start, cut in case.steps(partition, 1):
+        _goes_on(case, started, partition, start, cut)
+
+
+def _resumed_by_others(
+    case: SourceUnderCheck, partition: Partition, fresh: Callable[[], Source]
+) -> None:
+    """From some offsets to the end, each time by a source that has done nothing before."""
+    __tracebackhide__ = True
+    _, end = case.ranges[partition]
+    rows = max(1, len(case.content[partition]) // _RESTARTS)
+    for _, cut in islice(case.steps(partition, rows), _RESTARTS):
+        _goes_on(case, fresh(), partition, cut, end)
+
+
+def _goes_on(
+    case: SourceUnderCheck, started: Source, partition: Partition, start: Offset, end: Offset
+) -> None:
+    __tracebackhide__ = True
+    at, to = json.loads(json.dumps([start, end]))
+    case.same(
+        SourceRule.RESUMED,
+        case.read(partition, start, end),
+        case.read(partition, at, to, started),
+        "give a range by its offsets and memory() alone, whatever was read before it",
+        at=f"{place(partition, start, end)}, in a new process",
+    )

@@ -2,85 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from anabranch.connectors.base import Source
 from anabranch.ids import Offset, Partition
 from anabranch.testing.broken import broken
+from anabranch.testing.source_elsewhere import recalled, require_recalled
+from anabranch.testing.source_ends import check_ends, require_not_before, require_still_finished
 from anabranch.testing.source_rules import SourceRule
-from anabranch.testing.source_under_check import SourceUnderCheck
+from anabranch.testing.source_under_check import SourceUnderCheck, place
 
 
-def check_later(case: SourceUnderCheck, advance: Callable[[], object] | None) -> None:
+def check_later(
+    case: SourceUnderCheck, advance: Callable[[], object] | None, fresh: Callable[[], Source]
+) -> None:
     """What was there stays, and what is finished gets nothing more."""
     __tracebackhide__ = True
     before = case.latest(case.partitions())
-    finished = [each for each in before if case.source.finished(each)]
-    _at_the_end(case, finished, before)
-    hint = case.source.hint()
+    finished = check_ends(case, before)
+    hint, memory = case.source.hint(), case.source.memory()
     if advance is not None:
         advance()
     partitions = case.partitions()
     if partitions[: len(before)] != list(before):
         so = "keep the ones there are in their order"
-        rule = SourceRule.NEW_PARTITIONS
-        raise broken(rule, list(before), partitions, so)
+        raise broken(SourceRule.NEW_PARTITIONS, list(before), partitions, so)
     after = case.latest(partitions)
     require_not_before(case, before, case.source, "later")
     for partition in finished:
-        if after[partition] != before[partition]:
-            raise broken(
-                SourceRule.FINISHED_FOR_EVER,
-                f"{before[partition]!r} in partition {partition!r} for ever",
-                after[partition],
-                "say finished() only when nothing will ever be added",
-            )
+        _nothing_more(partition, before[partition], after[partition])
+        require_still_finished(case.source, partition, "later")
     _above_the_hint(case, hint, before, after)
+    if advance is not None:
+        # What a run remembers is as old as its last commit.
+        require_recalled(case, recalled(fresh(), memory), "in a new process, when more had come")
 
 
-def _at_the_end(
-    case: SourceUnderCheck, finished: Sequence[Partition], latest: Mapping[Partition, Offset]
-) -> None:
+def _nothing_more(partition: Partition, before: Offset, after: Offset) -> None:
     __tracebackhide__ = True
-    end = case.source.end()
-    for partition in finished:
-        if end[partition] != latest[partition]:
-            raise broken(
-                SourceRule.FINISHED,
-                f"latest() at end(), {end[partition]!r}, in partition {partition!r}",
-                latest[partition],
-                "say finished() only once latest() has reached the end",
-            )
-
-
-def require_not_before(
-    case: SourceUnderCheck, known: Mapping[Partition, Offset], source: Source, when: str
-) -> None:
-    """That latest is not before what was known, as far as that can be told of offsets."""
-    __tracebackhide__ = True
-    latest = source.latest()
-    for partition, end in known.items():
-        if partition not in latest or _is_before(case, source, partition, latest[partition], end):
-            raise broken(
-                SourceRule.NOT_BACK,
-                f"{end!r} or behind it in partition {partition!r}",
-                f"{latest.get(partition)!r}, {when}",
-                "count on from what memory() says; records that were there stay there",
-            )
-
-
-def _is_before(
-    case: SourceUnderCheck, source: Source, partition: Partition, found: Offset, end: Offset
-) -> bool:
-    if type(found) is int and type(end) is int:
-        return found < end
-    if found in (end, None):
-        return False
-    first, _ = case.ranges[partition]
-    reached = source.limit(partition, first, found, case.rows)
-    held = case.read(partition, first, reached, source)
-    return len(held) < len(case.content[partition])
+    if after != before:
+        raise broken(
+            SourceRule.FINISHED_FOR_EVER,
+            f"{before!r} for ever",
+            after,
+            "say finished() only when nothing will ever be added",
+            at=f"partition {partition!r}",
+        )
 
 
 def _above_the_hint(
@@ -101,4 +69,5 @@ def _above_the_hint(
                     f"{case.event_time} of {hint!r} or later",
                     row,
                     "hint at no more than is certain of what will still come",
+                    at=place(partition, start, after[partition]),
                 )

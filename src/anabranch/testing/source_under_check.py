@@ -5,7 +5,7 @@ Whatever it is asked here is asked as a run does, and each answer is held to the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import polars as pl
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Record: TypeAlias = dict[str, Any]
+Steps: TypeAlias = Iterator[tuple[Offset, Offset]]
 
 _STEPS = 1_000
 """More than there are records; an offset may be of something that is no record."""
@@ -104,8 +105,9 @@ class SourceUnderCheck:
             raise broken(
                 SourceRule.OFFSETS,
                 "null, a number, a text, a list or an object with texts for keys",
-                f"{offset!r}, from {what} of partition {partition!r}",
+                offset,
                 "give lists instead of tuples, and texts or numbers instead of dates",
+                at=f"partition {partition!r}, {what}()",
             )
         return offset
 
@@ -138,7 +140,7 @@ class SourceUnderCheck:
             raise broken(rule, dict(self.types), wrong, so)
         return frame
 
-    def limit(self, partition: Partition, start: Offset, end: Offset, rows: int) -> Offset:
+    def limit(self, partition: Partition, start: Offset, end: Offset, rows: int | None) -> Offset:
         """Where it cuts a range off."""
         __tracebackhide__ = True
         found = self.source.limit(partition, start, end, rows)
@@ -147,13 +149,14 @@ class SourceUnderCheck:
         if numbers != sorted(numbers) or found is None or (start == end != found):
             raise broken(
                 SourceRule.LIMIT_BETWEEN,
-                f"from {start!r} to {end!r} of partition {partition!r}",
-                found,
+                "an offset in this range",
+                f"{found!r}, by limit(rows={rows})",
                 "never go behind the end, nor before the start",
+                at=place(partition, start, end),
             )
         return found
 
-    def steps(self, partition: Partition, rows: int) -> Iterator[tuple[Offset, Offset]]:
+    def steps(self, partition: Partition, rows: int) -> Steps:
         """All that is read of a partition, in ranges of so many rows."""
         __tracebackhide__ = True
         at, end = self.ranges[partition]
@@ -165,10 +168,19 @@ class SourceUnderCheck:
             at = cut
         raise broken(
             SourceRule.LIMIT_GOES_ON,
-            f"{end!r} of partition {partition!r}",
-            f"{at!r} after many steps of {rows} rows",
+            f"{end!r}, after some steps of {rows} rows",
+            f"{at!r} after many",
             "give an offset behind the start while there are records before the end",
+            at=place(partition, at, end),
         )
+
+    def fresh(self) -> Callable[[], Source]:
+        """What makes the source as it is now, before the first look, each time anew."""
+        __tracebackhide__ = True
+        from anabranch.spark.shipping import travelled
+
+        pristine = self.travelled(SourceRule.TRAVELS)
+        return lambda: cast("Source", travelled(pristine))
 
     def travelled(self, rule: SourceRule) -> Source:
         """The source as a task has it."""
@@ -182,8 +194,25 @@ class SourceUnderCheck:
             found = f"{type(error).__name__}: {error}"
             raise broken(rule, "a source that can be pickled", found, so) from error
 
-    def same(self, rule: SourceRule, expected: list[Record], found: list[Record], so: str) -> None:
+    def same(
+        self,
+        rule: SourceRule,
+        expected: list[Record],
+        found: list[Record],
+        so: str,
+        *,
+        at: str,
+    ) -> None:
         """That records are those expected."""
         __tracebackhide__ = True
-        if (error := parted(rule, expected, found, so, what="records")) is not None:
+        if (error := parted(rule, expected, found, so, what="records", at=at)) is not None:
             raise error
+
+
+def place(partition: Partition, start: Offset, end: Offset) -> str:
+    """A range as it is told.
+
+    >>> place("b", 3, [7])
+    "partition 'b', from 3 to [7]"
+    """
+    return f"partition {partition!r}, from {start!r} to {end!r}"
