@@ -330,6 +330,31 @@ class StopsAfterARepetition(Good):
             super().publish(messages, epoch)
 
 
+class SaysSoWhenARepetitionIsEmpty(Good):
+    def publish(self, messages, epoch):
+        if epoch in self.world.published and not messages:
+            self.show([{"n": None, "text": "again"}])
+        super().publish(messages, epoch)
+
+
+class AbortTakesWhatIsPublished(Good):
+    def abort(self, messages, epoch):
+        if all(message["name"] not in self.world.staged for message in messages):
+            self.world.published.pop(epoch, None)
+        super().abort(messages, epoch)
+
+
+class KnowsItsOwnStaged(Good):
+    """Remembers in the process what `publish` needs."""
+
+    def __init__(self, number=None):
+        super().__init__(number)
+        self.anew = number is not None
+
+    def take(self, message):
+        return [] if self.anew else super().take(message)
+
+
 BROKEN = [
     (NoneOfTheName, SinkRule.SAME, "None"),
     (Locked, SinkRule.TRAVELS, "TypeError: cannot pickle '_thread.lock' object"),
@@ -342,6 +367,7 @@ BROKEN = [
     (SaysThatNothingCame, SinkRule.NO_TASKS, "22 rows, number 21: {'n': None, 'text': 'nothing'}"),
     (AbortShows, SinkRule.ABORTED, "27 rows, number 21: {'n': 21, 'text': 'row 21'}"),
     (AllThatIsStaged, SinkRule.WINNER, "27 rows, number 21: {'n': 24, 'text': 'row 24'}"),
+    (AbortTakesWhatIsPublished, SinkRule.PUBLISHED_STAYS, "21 rows"),
     (AbortTakesMore, SinkRule.ABORT_ALONE, "21 rows"),
     (ErrorsSwallowed, SinkRule.ERRORS, "none"),
     (ErrorsChanged, SinkRule.ERRORS, "OSError: no room"),
@@ -352,10 +378,12 @@ BROKEN = [
     (SweepTakesTheLast, SinkRule.KEPT, "27 rows"),
     (RewindTakesAll, SinkRule.REWOUND, "0 rows"),
     (NoRewind, SinkRule.REWOUND, "24 rows, number 21: .*"),
-    (Twice, SinkRule.ONCE, r"\d+ rows, number 39: .*"),
-    (SecondHalfTwice, SinkRule.ONCE, r"\d+ rows, number 39: .*"),
+    (KnowsItsOwnStaged, SinkRule.TAKEN_OVER, r"\d+ rows"),
+    (Twice, SinkRule.ONCE, r"\d+ rows, number 45: .*"),
+    (SecondHalfTwice, SinkRule.ONCE, r"\d+ rows, number 45: .*"),
     (ClearsWhenItBegins, SinkRule.RESTARTED, "0 rows"),
-    (StopsAfterARepetition, SinkRule.GOES_ON, "39 rows"),
+    (StopsAfterARepetition, SinkRule.GOES_ON, "45 rows"),
+    (SaysSoWhenARepetitionIsEmpty, SinkRule.NO_TASKS, r"\d+ rows, number 48: .*"),
 ]
 
 
@@ -368,11 +396,14 @@ def test_a_broken_rule_is_told(kind, rule, found):
     with pytest.raises(AssertionError) as failed:
         check_sink(sink, read=lambda: sink.world.rows, again=lambda: kind(sink.number))
 
-    lines = str(failed.value).splitlines()
-    assert f"broken: {rule.value}" == lines[0]
-    assert lines[1].startswith("  expected  ")
-    assert re.fullmatch(f"  found     (?:{found})", lines[2]), lines[2]
-    assert lines[3].startswith("  so        ")
+    told, *lines = str(failed.value).splitlines()
+    parts = {line[2:12].rstrip(): line[12:] for line in lines}
+    assert f"broken: {rule.value}" == told
+    # Before the first epoch there is none to tell.
+    early = {SinkRule.SAME, SinkRule.TRAVELS}
+    assert re.fullmatch("" if rule in early else r"epoch \d+", parts.pop("at", ""))
+    assert ["expected", "found", "so"] == list(parts)
+    assert re.fullmatch(found, parts["found"]), parts["found"]
 
 
 def test_every_rule_can_fail():

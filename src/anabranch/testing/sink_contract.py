@@ -27,6 +27,8 @@ _PIECE = 3
 """Rows of a task."""
 _NEEDED = 12 * _PIECE
 
+_APART = "tell what is staged from what is published by its place or name"
+
 _NUMBERED = pl.DataFrame({"n": range(_NEEDED), "text": [f"row {n}" for n in range(_NEEDED)]})
 
 
@@ -43,12 +45,14 @@ class SinkRule(Enum):
     ABORTED = "rows of an attempt that was aborted are never seen"
     WINNER = "of an epoch's attempts only the one that won is seen"
     ABORT_ALONE = "what is published stays when other attempts are aborted"
+    PUBLISHED_STAYS = "what is published stays when it is aborted: that is too late"
     ERRORS = "an error of the rows passes through write()"
     FAILED = "rows of a task that failed are never seen"
     REPEATED = "a task that failed can be repeated"
     SWEPT = "what is swept is never seen"
     KEPT = "sweep(keep) leaves what these messages name"
     REWOUND = "rewind(after) takes back what was shown of later epochs, and nothing else"
+    TAKEN_OVER = "a new run publishes what the one before it staged and committed"
     ONCE = "publishing an epoch twice is publishing it once"
     RESTARTED = "a new run sweeps what is staged, and nothing that is published"
     GOES_ON = "epochs go on after a repetition"
@@ -65,13 +69,13 @@ def check_sink(
     """Fail unless a sink keeps the contract of sinks. Rows are written to it, of a few epochs.
 
     `read()` gives what a reader of the sink sees, in order: rows as dicts, or a frame; the sink has
-    no reader of its own. An AssertionError says which rule is broken, what was expected and found,
-    and what to do.
+    no reader of its own. An AssertionError says which rule is broken, in which epoch, what was
+    expected and found, and what to do.
 
     `rows` are what is written, 36 or more that are all different; without them two columns, `n` and
-    `text`. `again` makes the sink anew, as a program that is started again does: what was published
-    is then published by it once more. `at_least_once` is for a sink that says of itself that an
-    epoch which is published again is seen again, with the same rows.
+    `text`. `again` makes the sink anew, as a program that is started again does: it publishes what
+    the one before has staged, and once more what is published. `at_least_once` is for a sink that
+    says of itself that an epoch which is published again is seen again, with the same rows.
 
     >>> from anabranch.connectors.memory import Memory
     >>> memory = Memory("out")
@@ -90,6 +94,8 @@ def check_sink(
         check.failures()
         check.sweeping()
     check.rewinding()
+    if again is not None and sink.visible == "commit":
+        check.taken_over(again)
     check.repeating(again)
 
 
@@ -162,6 +168,7 @@ class _SinkCheck:
                 "null, a number, a text, a list or an object with texts for keys",
                 message,
                 "name what was staged by a text, such as the file's name",
+                at=f"epoch {self._epoch}",
             )
         return json.loads(json.dumps(message))
 
@@ -184,7 +191,8 @@ class _SinkCheck:
 
     def _see(self, rule: SinkRule, so: str) -> None:
         __tracebackhide__ = True
-        if (error := parted(rule, self._shown, self._visible(), so)) is not None:
+        error = parted(rule, self._shown, self._visible(), so, at=f"epoch {self._epoch}")
+        if error is not None:
             raise error
 
     def _unseen(self, rule: SinkRule) -> None:
@@ -237,6 +245,11 @@ class _SinkCheck:
         self._driver.abort([aborted], self._epoch)
         self._unseen(SinkRule.ABORTED)
         self._publish([message], [won], SinkRule.WINNER)
+        self._driver.abort([message], self._epoch - 1)
+        self._see(
+            SinkRule.PUBLISHED_STAYS,
+            "remove in abort() what is staged, and leave what is published alone",
+        )
         late = self._write(self._piece(), "d")
         self._driver.abort([late], self._epoch)
         self._see(
@@ -248,16 +261,17 @@ class _SinkCheck:
         """A task that fails while it writes shows nothing, and its error is told."""
         __tracebackhide__ = True
         piece, copy = self._piece(), self._copy()
-        rule = SinkRule.ERRORS
+        rule, epoch = SinkRule.ERRORS, f"epoch {self._epoch}"
         try:
             copy.write(_failing(piece), self._epoch, "a")
         except _RowsFailed:
             pass
         except Exception as error:
             found = f"{type(error).__name__}: {error}"
-            raise broken(rule, "the rows' own error", found, "let it pass") from error
+            raise broken(rule, "the rows' own error", found, "let it pass", at=epoch) from error
         else:
-            raise broken(rule, "the rows' own error", "none", "let it pass: the rows are not whole")
+            so = "let it pass: the rows are not whole"
+            raise broken(rule, "the rows' own error", "none", so, at=epoch)
         self._unseen(SinkRule.FAILED)
         self._publish([self._write(piece, "b")], [piece], SinkRule.REPEATED)
 
@@ -286,6 +300,23 @@ class _SinkCheck:
         self._driver.rewind(epoch)
         self._see(rule, "leave the rows of epochs up to `after` where they are")
 
+    def taken_over(self, again: Callable[[], Sink]) -> None:
+        """A run dies behind its commit: the next one sweeps, and publishes what was committed."""
+        __tracebackhide__ = True
+        pieces = [self._piece(), self._piece()]
+        messages = [self._write(each, "a") for each in pieces]
+        self._write(self._piece(), "b")
+        self._driver = self._started(again)
+        self._driver.sweep(messages)
+        self._see(SinkRule.RESTARTED, _APART)
+        self._publish(messages, pieces, SinkRule.TAKEN_OVER)
+
+    def _started(self, again: Callable[[], Sink]) -> Sink:
+        """The sink of a program that is started again."""
+        __tracebackhide__ = True
+        started = self._sink(again(), "again").with_durability("process")
+        return self._sink(started.called("check", "sink"), "called")
+
     def repeating(self, again: Callable[[], Sink] | None) -> None:
         """The last epoch published again is that epoch once."""
         __tracebackhide__ = True
@@ -295,17 +326,16 @@ class _SinkCheck:
         self._epoch -= 1
         self._repeat(self._driver)
         if again is not None:
-            started = self._sink(again(), "again").with_durability("process")
-            self._driver = started.called("check", "sink")
+            self._driver = self._started(again)
             self._repeat(self._driver)
             self._driver.sweep([])
-            self._see(
-                SinkRule.RESTARTED,
-                "tell what is staged from what is published by its place or name",
-            )
+            self._see(SinkRule.RESTARTED, _APART)
         self._epoch += 1
         piece = self._piece()
         self._publish([self._write(piece, "a")], [piece], SinkRule.GOES_ON)
+        for _ in range(2):
+            self._driver.publish([], self._epoch)
+            self._see(SinkRule.NO_TASKS, "show nothing for it, however often it is published")
 
     def _repeat(self, sink: Sink) -> None:
         __tracebackhide__ = True
