@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable
-from itertools import islice
 from typing import Any
 
 from anabranch.connectors.base import Source
-from anabranch.ids import Offset, Partition
+from anabranch.ids import Partition
 from anabranch.testing.broken import broken, same_json
 from anabranch.testing.source_ends import require_not_before, require_still_finished
 from anabranch.testing.source_rules import SourceRule
-from anabranch.testing.source_under_check import SourceUnderCheck, place
+from anabranch.testing.source_under_check import Part, SourceUnderCheck, place
 
 _RESTARTS = 6
 """So many new processes, for each partition."""
@@ -118,8 +117,8 @@ def require_recalled(case: SourceUnderCheck, started: Source, when: str) -> None
 def _resumed(case: SourceUnderCheck, partition: Partition, started: Source) -> None:
     """From every offset to the next one."""
     __tracebackhide__ = True
-    for start, cut in case.steps(partition, 1):
-        _goes_on(case, started, partition, start, cut)
+    for start, end, expected in case.parts(partition, 1):
+        _goes_on(case, started, partition, (start, end, expected))
 
 
 def _resumed_by_others(
@@ -128,19 +127,20 @@ def _resumed_by_others(
     """From some offsets to the end, each time by a source that has done nothing before."""
     __tracebackhide__ = True
     _, end = case.ranges[partition]
-    rows = max(1, len(case.content[partition]) // _RESTARTS)
-    for _, cut in islice(case.steps(partition, rows), _RESTARTS):
-        _goes_on(case, fresh(), partition, cut, end)
+    parts = case.parts(partition, 1)
+    for number in range(1, len(parts), max(1, len(parts) // _RESTARTS)):
+        rest = [row for _, _, rows in parts[number:] for row in rows]
+        _goes_on(case, fresh(), partition, (parts[number][0], end, rest))
 
 
-def _goes_on(
-    case: SourceUnderCheck, started: Source, partition: Partition, start: Offset, end: Offset
-) -> None:
+def _goes_on(case: SourceUnderCheck, started: Source, partition: Partition, part: Part) -> None:
     __tracebackhide__ = True
+    start, end, expected = part
+    # As they come back from a checkpoint.
     at, to = json.loads(json.dumps([start, end]))
     case.same(
         SourceRule.RESUMED,
-        case.read(partition, start, end),
+        expected,
         case.read(partition, at, to, started),
         "give a range by its offsets and memory() alone, whatever was read before it",
         at=f"{place(partition, start, end)}, in a new process",

@@ -100,8 +100,7 @@ def _joined(case: SourceUnderCheck, partition: Partition, rows: int) -> None:
     so = "a range takes its start and leaves its end out"
     joined = list[Record]()
     first, end = case.ranges[partition]
-    for number, (start, cut) in enumerate(case.steps(partition, rows)):
-        part = case.read(partition, start, cut)
+    for number, (start, cut, part) in enumerate(case.parts(partition, rows)):
         _few(case, partition, start, part, rows)
         joined += part
         if number < _WITH_REST:
@@ -136,15 +135,13 @@ def check_plans(case: SourceUnderCheck) -> None:
     _planned(case, first, end, case.content)
     rows = max(1, max(map(len, case.content.values())) // _ROUNDS)
     # Not as many of each, so that none is where the others are.
-    steps = [list(case.steps(each, rows + more)) for more, each in enumerate(case.ranges)]
+    parts = [case.parts(each, rows + more) for more, each in enumerate(case.ranges)]
     at = first
-    for cuts in zip_longest(*steps):
+    for epoch in zip_longest(*parts):
         # A partition that is read to its end has ranges of nothing from then on.
-        to = {
-            each: end[each] if cut is None else cut[1] for each, cut in zip(at, cuts, strict=True)
-        }
-        parts = {each: case.read(each, at[each], to[each]) for each in at}
-        _planned(case, at, to, parts)
+        given = dict(zip(at, epoch, strict=True))
+        to = {each: part[1] if part else end[each] for each, part in given.items()}
+        _planned(case, at, to, {each: part[2] if part else [] for each, part in given.items()})
         at = to
 
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Record: TypeAlias = dict[str, Any]
-Steps: TypeAlias = Iterator[tuple[Offset, Offset]]
+Part: TypeAlias = tuple[Offset, Offset, list[Record]]
+"""A range of a partition, and its records."""
 
 _STEPS = 1_000
 """More than there are records; an offset may be of something that is no record."""
@@ -38,6 +39,8 @@ class SourceUnderCheck:
         self.ranges: dict[Partition, tuple[Offset, Offset]] = {}
         """Of each partition from its beginning on, what is read."""
         self.content: dict[Partition, list[Record]] = {}
+        self._parts: dict[tuple[Partition, int], list[Part]] = {}
+        """By the rows of each: reading may be slow."""
 
     def look(self) -> bool:
         """Look at the source, and read what it has; whether that is anything."""
@@ -156,8 +159,17 @@ class SourceUnderCheck:
             )
         return found
 
-    def steps(self, partition: Partition, rows: int) -> Steps:
-        """All that is read of a partition, in ranges of so many rows."""
+    def parts(self, partition: Partition, rows: int) -> Sequence[Part]:
+        """All that is read of a partition in ranges of so many rows, read by the source itself."""
+        __tracebackhide__ = True
+        if (partition, rows) not in self._parts:
+            self._parts[partition, rows] = [
+                (start, end, self.read(partition, start, end))
+                for start, end in self._steps(partition, rows)
+            ]
+        return self._parts[partition, rows]
+
+    def _steps(self, partition: Partition, rows: int) -> Iterator[tuple[Offset, Offset]]:
         __tracebackhide__ = True
         at, end = self.ranges[partition]
         for _ in range(_STEPS + len(self.content[partition])):
