@@ -120,6 +120,46 @@ def test_another_process_gives_the_same_rows_and_what_became_due_meanwhile():
     assert expected == rows(after, 0, 30)
 
 
+def test_a_new_process_is_not_behind_by_the_time_that_it_takes_to_start():
+    """It is told the memory 60 s and a half row behind the start, and looks 10 s later."""
+    clock = MockClock(START)
+    before = ab.sources.Rate(10, clock=clock)
+    before.latest()
+    clock.advance(60.0625)
+
+    later = MockClock(clock.now())
+    after = ab.sources.Rate(10, clock=later)
+    after.recall(before.memory())
+    later.advance(10)
+
+    assert {0: 700} == after.latest()
+    later.advance(0.0625)
+    assert {0: 701} == after.latest()
+
+
+@given(
+    st.integers(1, 1000),
+    st.lists(st.integers(0, 5000), max_size=8).map(sorted),
+    st.sampled_from(["rate", "generator"]),
+)
+def test_rows_are_due_at_their_times_however_often_one_looks(rate, looks, kind):
+    """In units of 1/1024 s, which are exact. A look after a pause has all that became due."""
+    clock = MockClock(START)
+    source = (
+        ab.sources.Rate(rate, clock=clock)
+        if kind == "rate"
+        else ab.sources.Generator(
+            lambda n: {"n": n}, schema={"n": pl.Int64}, rate=rate, clock=clock
+        )
+    )
+    source.latest()
+    at = 0
+    for look in looks:
+        clock.advance((look - at) / 1024)
+        at = look
+        assert {0: rate * at // 1024} == source.latest()
+
+
 def test_a_clock_that_was_set_back_takes_no_rows_back():
     clock = MockClock(START)
     before = ab.sources.Rate(10, clock=clock)

@@ -11,6 +11,9 @@ from anabranch.clock import Clock
 class Pace:
     """So many rows a second, counted on the steady hand of a clock from the first look on.
 
+    Row n is due n / rate seconds behind the beginning, whenever one looks: after a pause all that
+    became due meanwhile is there, and no fraction of a row is lost from look to look.
+
     >>> from anabranch.testing import MockClock
     >>> clock = MockClock()
     >>> pace = Pace(2, clock)
@@ -37,7 +40,10 @@ class Pace:
         self.due = self._before + int(self._rate * (now - self._began))
         return self.due
 
-    def go_on(self, due: int) -> None:
-        """Count on from so many at the next look: a new process has a new clock."""
+    def go_on(self, due: int, ago: float | None = None) -> None:
+        """Count on from so many, as a new process does, whose clock is another.
+
+        They were due `ago` seconds before now; without it the next look is the beginning.
+        """
         self._before = self.due = due
-        self._began = None
+        self._began = None if ago is None else self._clock.elapsed() - ago

@@ -118,8 +118,12 @@ class Rate(Source):
             so = f"write Rate({per_second}), or begin with another checkpoint"
             raise CheckpointError(message, why=why, so=so)
         self._start = start
-        # A wall's clock that was set back must not take rows back.
-        self._pace.go_on(max(rows, (self._now() - start) * per_second // _SECOND))
+        due, rest = divmod((self._now() - start) * per_second, _SECOND)
+        if due >= rows:
+            self._pace.go_on(due, ago=rest / _SECOND / per_second)
+        else:
+            # A wall's clock that was set back must not take rows back.
+            self._pace.go_on(rows, ago=0.0)
 
     def _started(self) -> int:
         if self._start is None:
