@@ -515,6 +515,13 @@ def test_unread_columns_may_be_left_out():
     assert expected.equals(head.run(frame.select(head.columns), 0, 0).parts[0][0].sort("k0"))
 
 
+def test_a_program_that_looks_at_no_column_has_all_rows():
+    made = ab.Program("none")
+    read = made.read(ab.sources.Records([{"n": 1, "m": 1}, {"n": 2, "m": 2}]))
+    read.select(x=pl.lit(7)).write(ab.sinks.Memory("out"), name="out")
+    ab.testing.assert_same_as_sequential(made, widths=(1,), trigger=ab.available_now())
+
+
 def test_bundles_in_any_order_are_put_in_order():
     frame = pl.DataFrame({"x": [1, 2, 3], "__ab_p": [0, 0, 1], "__ab_o": [0, 1, 0]})
     for parts in ([frame[1:], frame[:1]], [frame[::-1]], [frame[::2], frame[1:2], frame[:0]]):

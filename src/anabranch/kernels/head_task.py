@@ -77,9 +77,13 @@ class HeadTask:
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """The source's columns that it reads: a frame may leave out all others."""
-        time = self.entrance.event_time
-        return tuple(n for n in self.entrance.schema if n in self.entrance.live or n == time)
+        """The source's columns that it reads: a frame may leave out all others.
+
+        One at least: of a frame without columns nobody could tell how many rows it has.
+        """
+        time, schema = self.entrance.event_time, self.entrance.schema
+        read = tuple(n for n in schema if n in self.entrance.live or n == time)
+        return read or tuple(schema)[:1]
 
     def route(self, owners: Owners) -> HeadTask:
         """The same task for these lanes."""
