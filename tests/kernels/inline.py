@@ -127,8 +127,10 @@ class _Run:
             start, end = cut.offsets.get(partition, (0, 0))
             while start < end:
                 to = min(end, start + self.draw.randint(1, self.choices.split_rows))
-                frame = self._frame(read, partition, start, to)
-                result = self.heads[at].run(frame, index, start)
+                frame = self._frame(read, partition, start, to, self.heads[at].columns)
+                without = [n - start for p, n in cut.quarantined if p == partition and n >= start]
+                without = [row for row in without if row < to - start]
+                result = self.heads[at].run(frame, index, start, without)
                 self.ran.letters += result.letters
                 self.ran.error = self.ran.error or result.error
                 seen = [greatest.get(partition), result.greatest_time]
@@ -145,13 +147,9 @@ class _Run:
         splits = [Split(i, 0, str(p), 0) for i, p in enumerate(read.source.partitions())]
         return _Epoch(number, at, marks, Origins(number, read.name, splits), found)
 
-    def _frame(self, read, partition, start, end) -> pl.DataFrame:
-        batches = [
-            batch
-            for split in read.source.plan({partition: start}, {partition: end})
-            for batch in read.source.read(split)
-        ]
-        return pl.concat([pl.DataFrame(batch) for batch in batches])
+    def _frame(self, read, partition, start, end, columns) -> pl.DataFrame:
+        (split,) = read.source.plan({partition: start}, {partition: end})
+        return read.source.frame(split, columns)
 
     def _given(self, stage: int, lane: int, epoch: _Epoch) -> EpochInput:
         parts: dict[int, list[pl.DataFrame]] = {}

@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 import anabranch as ab
+from tests.connectors.torn import Torn
 
 Cut = ab.testing.Cut
 NEVER = frozenset()
@@ -344,3 +345,35 @@ def test_times_before_1970_are_times():
     """
     program = windows_over([-25, -14, -1])
     assert run(program, cut({0: (0, 3)})) == {"out": [window(-30, 0), window(-20, 1)], "late": []}
+
+
+@pytest.mark.parametrize("on_error", ["skip", "dead_letter"])
+def test_a_row_that_its_source_could_not_read_has_no_time_and_obeys_the_read(on_error):
+    """It is a record with an offset and nothing else: it moves no watermark and is in no window.
+
+    Epoch 0: a row at 3 and a torn one; epoch 1: a torn one alone; epoch 2: a row at 12, and the
+    end. After epoch 0 the watermark is 3, and epoch 1 leaves it there. [0, 10) leaves when it is
+    12, [10, 20) at the end of time. The letters are of rows 1 and 2, each in its epoch.
+    """
+    program = ab.Program("case")
+    rows = [{"n": 0, "t": 3}, "a torn row", "another", {"n": 3, "t": 12}]
+    source = Torn(rows, {"n": pl.Int64, "t": pl.Int64})
+    stream = program.read(source, name="in", event_time="t", on_error=on_error)
+    stream.window(ab.tumbling("10 ms")).agg(ns=ab.collect("n")).write(ab.sinks.Memory("out"))
+    if on_error == "dead_letter":
+        stream.dead_letters.write(ab.sinks.Memory("dead"))
+    written = run(program, cut({0: (0, 2)}), cut({0: (2, 3)}), Cut("in", {0: (3, 4)}))
+    assert written["out"] == [window(0, 0), window(10, 3)]
+    told = [(x["offset"], x["epoch"], x["reason"], x["error"]) for x in written.get("dead", [])]
+    expected = [(1, 0, "unread", "it is torn"), (2, 1, "unread", "it is torn")]
+    assert told == (expected if on_error == "dead_letter" else [])
+
+
+def test_a_row_that_its_source_could_not_read_ends_a_run_that_does_not_say_otherwise():
+    """`on_error` is "fail" unless it is said; with or without an event time."""
+    for event_time in (None, "t"):
+        program = ab.Program("case")
+        source = Torn([{"n": 0, "t": 3}, "a torn row"], {"n": pl.Int64, "t": pl.Int64})
+        program.read(source, name="in", event_time=event_time).write(ab.sinks.Memory("out"))
+        with pytest.raises(ab.RunError, match=r"^in failed: line 2 of torn-0 cannot be read"):
+            run(program, cut({0: (0, 2)}))

@@ -10,9 +10,11 @@ import polars as pl
 import pytest
 
 import anabranch as ab
+from anabranch.connectors.unread import UNREAD
 from anabranch.errors import ProgramError
 from anabranch.testing import ABORT, EOF, MockClock, TestingSource, check_source
 from anabranch.testing.source_rules import SourceRule
+from tests.connectors.torn import Torn
 
 ROWS = [{"n": n, "s": f"row {n}", "at": datetime(2024, 1, 1, 0, n)} for n in range(23)]
 
@@ -127,6 +129,11 @@ def test_one_of_ones_own_keeps_the_contract():
     assert 17 == source.sizes[0]
 
 
+def test_a_source_of_which_rows_cannot_be_read_keeps_the_contract():
+    rows = [{"n": 1, "s": "a"}, "torn", {"n": 2, "s": None}, "torn", "torn", {"n": 3, "s": "b"}]
+    check_source(Torn(rows, {"n": pl.Int64, "s": pl.String}, partitions=2))
+
+
 class NoSchema(Good):
     schema: Any = None
 
@@ -173,6 +180,29 @@ class OtherTypes(Good):
 class NoBatches(Good):
     def read(self, split):
         return map(pl.DataFrame, super().read(split))
+
+
+class UnreadAndRead(Good):
+    unread = "torn"
+
+    def read(self, split):
+        told = {"file": "f", "line": 1, "why": "torn", "text": ""}
+        for batch in super().read(split):
+            frame = pl.DataFrame(batch).with_columns(pl.lit(told, UNREAD).alias("torn"))
+            yield from frame.to_arrow().to_batches()
+
+
+class FrameWithoutTheUnread(Torn):
+    """Where the column of unread rows is not asked for, their rows seem to be read."""
+
+    def __init__(self):
+        super().__init__(["torn", {"n": 1}, {"n": 2}], {"n": pl.Int64})
+
+    def frame(self, split, columns=None):
+        return super().frame(split, columns).select(columns or ["n"])
+
+    def grow(self):
+        pass
 
 
 class OtherEachTime(Good):
@@ -482,6 +512,13 @@ BROKEN = [
     (Tuples, SourceRule.OFFSETS, "partition 0, latest()", r"\(12,\)"),
     (OtherTypes, SourceRule.BATCHES, "", "column 'n' is Int32, expected Int64"),
     (NoBatches, SourceRule.BATCHES, "", "DataFrame"),
+    (UnreadAndRead, SourceRule.UNREAD, "", "{'n': .*, 's': .*}"),
+    (
+        FrameWithoutTheUnread,
+        SourceRule.FRAMES,
+        "partition 0, from 0 to 3",
+        "3 records, number 0: {'torn': None, 'n': None}",
+    ),
     (OtherEachTime, SourceRule.REPEATED, WHOLE, "12 records, number 0: {'n': .*"),
     (SharedCursor, SourceRule.UNDISTURBED, WHOLE, r"\d+ records, number \d: .*"),
     (OneReaderAtATime, SourceRule.UNDISTURBED, WHOLE, "0 records"),

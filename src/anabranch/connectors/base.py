@@ -36,6 +36,13 @@ class Source(ABC):
     """
 
     schema: pl.Schema
+    unread: str | None = None
+    """The column in which rows that could not be read are told, if the source has such rows.
+
+    It is no column of the schema. A batch or a frame has it, of type `UNREAD`, where there is such
+    a row, whatever columns were asked for; all else of that row is null. The row has its offset
+    as any other, and obeys `on_error` of `read`. For all other rows it is null.
+    """
 
     @abstractmethod
     def partitions(self) -> Sequence[Partition]:
@@ -63,9 +70,12 @@ class Source(ABC):
         import polars as pl
 
         names = list(self.schema) if columns is None else list(columns)
-        frames = [pl.DataFrame(batch).select(names) for batch in self.read(split)]
+        told = set() if self.unread is None else {self.unread}
+        frames = [pl.DataFrame(batch) for batch in self.read(split)]
+        frames = [each.select([*names, *told & {*each.columns}]) for each in frames]
         empty = pl.DataFrame(schema={name: self.schema[name] for name in names})
-        return pl.concat(frames) if frames else empty
+        # Batches with and without the column of unread rows may follow one another.
+        return pl.concat(frames, how="diagonal" if told else "vertical") if frames else empty
 
     def finished(self, partition: Partition) -> bool:  # noqa: ARG002 - a contract's default
         """Whether nothing will ever follow what `latest` says of this partition."""

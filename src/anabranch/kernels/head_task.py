@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 
 import numpy as np
 import polars as pl
 
 from anabranch.compiler.proof import Proof
+from anabranch.connectors.unread import UNREAD
 from anabranch.kernels.bundle import OFFSET, PARTITION, TIME
 from anabranch.kernels.exits import Exit
 from anabranch.kernels.failures import Failed, failing, told
-from anabranch.kernels.letters import letters_of
+from anabranch.kernels.letters import letters_of, letters_unread
 from anabranch.kernels.results import HeadResult, TaskError
 from anabranch.kernels.stateless.chain import Chain
 from anabranch.kernels.stateless.columns import filtered, framed
-from anabranch.kernels.stateless.python_rows import records_of
+from anabranch.kernels.stateless.python_rows import Record, records_of
 from anabranch.kernels.stateless.split import Branches
 from anabranch.kernels.times import FARTHEST, micros_of
 from anabranch.kernels.wires import Wire
@@ -44,6 +46,8 @@ class Entrance:
     """Whether rows need order columns: those for sinks leave as they came, split by split."""
     timed: bool
     """Whether rows need their event times beside them."""
+    unread: str | None = None
+    """The column, where a frame has it, that tells of rows which the source could not read."""
 
 
 @dataclass(frozen=True)
@@ -138,43 +142,67 @@ class HeadTask:
         self, frame: pl.DataFrame, places: list[pl.Series], without: Sequence[int] = ()
     ) -> tuple[dict[Port, pl.DataFrame], int | None, int]:
         self._require_columns(frame)
+        left_out = self._left_out(frame, without)
+        if self.entrance.unread is not None:
+            frame = frame.drop(self.entrance.unread, strict=False)
         entered, greatest, letters = (
-            self._entered_without(frame, places, without)
-            if without
+            self._entered_without(frame, places, left_out)
+            if left_out
             else self._entered(frame, places)
         )
         flows = {replace(self.entrance.port, output=name): rows for name, rows in entered.items()}
         for node in self.nodes:
-            given, left_out = node.run(node.wire.carry(flows[node.wire.port]))
-            letters += left_out
+            given, failed = node.run(node.wire.carry(flows[node.wire.port]))
+            letters += failed
             for output, rows in given.items():
                 flows[replace(node.port, output=output)] = rows
         return flows, greatest, letters
 
+    def _left_out(self, frame: pl.DataFrame, without: Sequence[int]) -> tuple[_LeftOut, ...]:
+        """The rows that do not enter; where one of them ends the run, it does."""
+        found, name = list[_LeftOut](), self.entrance.unread
+        if without:
+            found.append(_LeftOut(pl.Series(np.isin(np.arange(frame.height), without))))
+        if name is None or name not in frame.columns:
+            return tuple(found)
+        mask = frame[name].is_not_null()
+        for passed_over in found:
+            mask &= ~passed_over.mask
+        unread = frame[name].filter(mask).to_list()
+        if unread and self.entrance.on_error == "fail":
+            raise Failed(_not_read(self.entrance.operator, unread[0]))
+        return (*found, _LeftOut(mask, unread)) if unread else tuple(found)
+
     def _entered_without(
-        self, frame: pl.DataFrame, places: list[pl.Series], without: Sequence[int]
+        self, frame: pl.DataFrame, places: list[pl.Series], left_out: Sequence[_LeftOut]
     ) -> tuple[dict[str, pl.DataFrame], int | None, int]:
         """All rows but these, which are told in letters where somebody reads them."""
-        kept = pl.Series(np.isin(np.arange(frame.height), without, invert=True))
+        out = reduce(or_, (each.mask for each in left_out))
         # Letters are put in order by their places, though nobody behind them may ask for those.
         ordered = replace(self, entrance=replace(self.entrance, ordered=True))
         rows, greatest, letters = ordered._entered(  # noqa: SLF001 - it is this very task
-            frame.filter(kept), [each.filter(kept) for each in places]
+            frame.filter(~out), [each.filter(~out) for each in places]
         )
         if DEAD_LETTERS in rows:
-            passed_over = [frame[name].filter(~kept) for name in self.entrance.live]
-            if self.entrance.timed:
-                nobody = pl.repeat(None, len(without), dtype=pl.Int64, eager=True)
-                passed_over.append(nobody.alias(TIME))
-            passed_over += [each.filter(~kept) for each in places]
-            operator, columns = self.entrance.operator, tuple(self.entrance.schema)
-            failed = framed(passed_over, len(without))
-            told_of = letters_of(operator, failed, columns, "quarantined")
-            both = pl.concat([rows[DEAD_LETTERS], told_of.select(rows[DEAD_LETTERS].columns)])
-            rows[DEAD_LETTERS] = both.sort(OFFSET)
+            names = rows[DEAD_LETTERS].columns
+            told_of = [self._letters(frame, places, each).select(names) for each in left_out]
+            rows[DEAD_LETTERS] = pl.concat([rows[DEAD_LETTERS], *told_of]).sort(OFFSET)
         if not self.entrance.ordered:
             rows = {output: each.drop(PARTITION, OFFSET) for output, each in rows.items()}
-        return rows, greatest, letters + len(without)
+        return rows, greatest, letters + int(out.sum())
+
+    def _letters(
+        self, frame: pl.DataFrame, places: list[pl.Series], left_out: _LeftOut
+    ) -> pl.DataFrame:
+        mask, entrance = left_out.mask, self.entrance
+        height = int(mask.sum())
+        columns = [frame[name].filter(mask) for name in entrance.live]
+        if entrance.timed:
+            columns.append(pl.repeat(None, height, dtype=pl.Int64, eager=True).alias(TIME))
+        failed = framed([*columns, *(each.filter(mask) for each in places)], height)
+        if left_out.unread is None:
+            return letters_of(entrance.operator, failed, tuple(entrance.schema), "quarantined")
+        return letters_unread(entrance.operator, left_out.unread, failed)
 
     def _entered(
         self, frame: pl.DataFrame, places: list[pl.Series]
@@ -213,6 +241,11 @@ class HeadTask:
                 text = "RunError: the source gave other columns than it said: "
                 text += f"{name!r} is {found or 'missing'}, expected {expected}"
                 raise Failed(TaskError(self.entrance.operator, text))
+        unread = self.entrance.unread
+        if unread is not None and given.get(unread, UNREAD) != UNREAD:
+            text = "RunError: the source tells rows that it could not read in another type: "
+            text += f"{unread!r} is {given[unread]}, expected {UNREAD}"
+            raise Failed(TaskError(self.entrance.operator, text))
 
     def _times(self, values: pl.Series, kind: TimeType) -> tuple[pl.Series, int | None]:
         """Event times in microseconds, and the greatest."""
@@ -237,6 +270,22 @@ class HeadTask:
             record = records_of(frame.slice(first, 1), frame.columns)[0]
             raise Failed(told(self.entrance.operator, _no_time(self.entrance.event_time), record))
         return missing
+
+
+@dataclass(frozen=True, slots=True)
+class _LeftOut:
+    """Rows that do not enter, for one reason."""
+
+    mask: pl.Series
+    unread: Sequence[Record] | None = None
+    """What the source tells of them, if it could not read them; else they are passed over."""
+
+
+def _not_read(operator: str, row: Record) -> TaskError:
+    """The error that ends a run at a row which could not be read."""
+    place = row["file"] if row["line"] is None else f"line {row['line']} of {row['file']}"
+    so = 'mend the file and start again, or pass on_error="skip" or "dead_letter" to read(...)'
+    return TaskError(operator, f"{place} cannot be read: {row['why']}", so=so)
 
 
 def _no_time(column: str | None) -> ValueError:

@@ -1,4 +1,4 @@
-"""Dead letters: what is told of a record that failed, or that came too late for anything.
+"""Dead letters: what is told of a record that failed, could not be read, or came too late.
 
 A kernel makes letters of the rows of its bundle that failed. They keep those rows' hidden columns,
 so they are where their record would be in order and in time. Which record of which source it was is
@@ -26,7 +26,7 @@ from anabranch.kernels.failures import as_json, told
 from anabranch.kernels.stateless.python_rows import Record, records_of
 from anabranch.program.operators.operator import DEAD_LETTER_SCHEMA
 
-Reason = Literal["error", "late", "quarantined"]
+Reason = Literal["error", "late", "quarantined", "unread"]
 
 _ORIGIN = ("source", "partition", "offset", "epoch")
 _TOLD = [name for name in DEAD_LETTER_SCHEMA if name not in _ORIGIN]
@@ -56,12 +56,34 @@ def letters_about(
 ) -> pl.DataFrame:
     """A letter for each record, with the hidden columns of the row at its place."""
     tales = [told(operator, error) for error in errors or ()]
+    texts = [tale.text for tale in tales] or None
+    tracebacks = ["\n".join(tale.traceback) for tale in tales] or None
+    return _letters(operator, records, places, reason, texts, tracebacks)
+
+
+def letters_unread(operator: str, unread: Sequence[Record], places: pl.DataFrame) -> pl.DataFrame:
+    """A letter for each row that its source could not read: the error is why, the record the rest.
+
+    They are values of the column that the source names for them.
+    """
+    records = [{name: row[name] for name in row if name != "why"} for row in unread]
+    return _letters(operator, records, places, "unread", [row["why"] for row in unread])
+
+
+def _letters(
+    operator: str,
+    records: Sequence[Record],
+    places: pl.DataFrame,
+    reason: Reason,
+    errors: Sequence[str] | None = None,
+    tracebacks: Sequence[str] | None = None,
+) -> pl.DataFrame:
     nothing: list[str | None] = [None] * len(records)
     columns = {
         "operator": [operator] * len(records),
         "reason": [reason] * len(records),
-        "error": [tale.text for tale in tales] or nothing,
-        "traceback": ["\n".join(tale.traceback) for tale in tales] or nothing,
+        "error": errors or nothing,
+        "traceback": tracebacks or nothing,
         "record": [as_json(record) for record in records],
     }
     made = pl.DataFrame(columns, schema={name: DEAD_LETTER_SCHEMA[name] for name in _TOLD})

@@ -204,6 +204,7 @@ class _HeadLowering:
             read.on_error if letters or read.on_error == "fail" else "skip",
             ordered,
             timed=any(each.sink is None for each in exits),
+            unread=read.source.unread,
         )
         return HeadTask(entrance, tuple(nodes), exits, self.head.proofs)
 

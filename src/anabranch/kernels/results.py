@@ -30,6 +30,8 @@ class TaskError:
     """The record it happened on, as JSON."""
     traceback: tuple[str, ...] = ()
     """The lines of the user's own code, outermost first."""
+    so: str | None = None
+    """What to do, where it is something else than to mend a function."""
 
 
 @dataclass(frozen=True, slots=True)

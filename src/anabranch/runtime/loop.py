@@ -627,5 +627,5 @@ def _user_error(told: Mapping[str, Any]) -> RunError:
     record = f" on {told['record']}" if told.get("record") else ""
     message = f"{told['operator']} failed{record}: {told['text']}"
     why = "\n        ".join(told.get("traceback") or ()) or None
-    so = 'mend the function, or pass on_error="skip"'
+    so = told.get("so") or 'mend the function, or pass on_error="skip"'
     return RunError(message, why=why, so=so)

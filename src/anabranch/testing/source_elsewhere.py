@@ -58,15 +58,17 @@ def _frames(case: SourceUnderCheck, copy: Source, split: Any, at: str) -> None:
     rule = SourceRule.FRAMES
     for chosen in (None, names[:1], names[::-1]):
         frame = copy.frame(split, chosen)
-        asked = names if chosen is None else chosen
+        types = case.with_unread(frame)
+        wanted = names if chosen is None else chosen
+        asked = [*wanted, *(name for name in types if name not in names)]
         if asked != frame.columns:
             so = "select the columns in the order given"
             raise broken(rule, asked, frame.columns, so, at=at)
-        if frame.schema != {name: case.types[name] for name in asked}:
-            raise broken(rule, dict(case.types), dict(frame.schema), "cast them", at=at)
-        expected = [{name: row[name] for name in asked} for row in records]
-        rows = frame.rows(named=True)
-        case.same(rule, expected, rows, "or leave frame() to the default", at=at)
+        if frame.schema != {name: types[name] for name in asked}:
+            raise broken(rule, dict(types), dict(frame.schema), "cast them", at=at)
+        told = [] if case.source.unread is None else [case.source.unread]
+        expected = [{name: row[name] for name in [*told, *wanted]} for row in records]
+        case.same(rule, expected, case.rows_of(frame), "or leave frame() to the default", at=at)
 
 
 def check_restart(case: SourceUnderCheck, fresh: Callable[[], Source]) -> None:

@@ -13,6 +13,7 @@ class SourceRule(Enum):
     LATEST = "latest() has an offset for each partition"
     OFFSETS = "offsets are JSON values, and the same when they come back from JSON"
     BATCHES = "read() gives record batches of the source's schema"
+    UNREAD = "a row that could not be read is told in the column `unread`, and null in all others"
     REPEATED = "a range of offsets is the same records each time"
     UNDISTURBED = "reads do not disturb each other, nor does one that is given up"
     NOTHING = "a range that ends where it begins holds nothing"

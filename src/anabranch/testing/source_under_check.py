@@ -12,6 +12,7 @@ import polars as pl
 
 from anabranch.connectors.base import Source
 from anabranch.connectors.rows import difference
+from anabranch.connectors.unread import UNREAD
 from anabranch.errors import ProgramError
 from anabranch.ids import Offset, Partition
 from anabranch.program.schema import as_schema
@@ -127,7 +128,12 @@ class SourceUnderCheck:
         """The records of a split, read by the source or a copy of it."""
         __tracebackhide__ = True
         for batch in source.read(split):
-            yield from self._frame_of(batch).rows(named=True)
+            yield from self.rows_of(self._frame_of(batch))
+
+    def rows_of(self, frame: pl.DataFrame) -> list[Record]:
+        """The rows of a frame, each with what is told of unread ones, if the source has such."""
+        unread, rows = self.source.unread, frame.rows(named=True)
+        return rows if unread is None else [{unread: None, **row} for row in rows]
 
     def _frame_of(self, batch: pa.RecordBatch) -> pl.DataFrame:
         __tracebackhide__ = True
@@ -138,10 +144,27 @@ class SourceUnderCheck:
             so = "yield from frame.to_arrow().to_batches()"
             raise broken(rule, "a pyarrow.RecordBatch", type(batch).__name__, so)
         frame = pl.DataFrame(batch)
-        if wrong := difference(self.types, frame.schema):
+        if wrong := difference(self.with_unread(frame), frame.schema):
             so = "declare what is read, or cast what is read to what is declared"
             raise broken(rule, dict(self.types), wrong, so)
+        self._unread_alone(frame)
         return frame
+
+    def _unread_alone(self, frame: pl.DataFrame) -> None:
+        __tracebackhide__ = True
+        unread = self.source.unread
+        if unread is None or unread not in frame.columns:
+            return
+        for row in frame.rows(named=True):
+            told = row.pop(unread)
+            if told is not None and any(value is not None for value in row.values()):
+                so = "make such rows by anabranch.connectors.unread.unread_rows"
+                raise broken(SourceRule.UNREAD, f"nulls in all columns but {unread!r}", row, so)
+
+    def with_unread(self, frame: pl.DataFrame) -> pl.Schema:
+        """The source's columns, and that of unread rows where a frame has it."""
+        told = {self.source.unread: UNREAD} if self.source.unread in frame.columns else {}
+        return pl.Schema({**self.types, **told})
 
     def limit(self, partition: Partition, start: Offset, end: Offset, rows: int | None) -> Offset:
         """Where it cuts a range off."""

@@ -51,6 +51,10 @@ class Read(Operator):
             so = "use ab.sources.Records, Files, Generator, ..., or derive from ab.sources.Source"
             raise ProgramError(message, so=so)
         schema = as_schema(source.schema, f"{base.name}: schema")
+        if source.unread in schema:
+            message = f"{base.name}: the source tells rows that it could not read in one of its"
+            message += f" own columns, {source.unread!r}"
+            raise ProgramError(message, so="give the source's `unread` a name of its own")
         time = None
         if event_time is not None:
             require_columns(schema, [event_time], f"{base.name}: event_time")

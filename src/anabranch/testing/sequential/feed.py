@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from anabranch.connectors.unread import UNREAD
 from anabranch.errors import ProgramError, RunError
 from anabranch.ids import Offset, Partition
 from anabranch.program.log import Cut
@@ -67,8 +68,14 @@ class Feed(Node[Read]):
             for number, record in enumerate(self._records(partition, start, end), known.rows):
                 key = (epoch, RECORD_PHASE, (index, number))
                 origin = Origin(epoch, self.op.name, str(partition), number)
+                unread = None if source.unread is None else record.pop(source.unread, None)
                 row = Row(key, None, record, origin)
-                yield from self._timed(row, known, (partition, number) in cut.quarantined)
+                if (partition, number) in cut.quarantined:
+                    yield DEAD_LETTERS, self.letter(row, "quarantined")
+                elif unread is not None:
+                    yield from self._unread(row, unread)
+                else:
+                    yield from self._timed(row, known)
                 known.rows += 1
             known.at = end
 
@@ -107,15 +114,27 @@ class Feed(Node[Read]):
                 yield from frame.iter_rows(named=True)
 
     def _check(self, frame: pl.DataFrame) -> None:
-        schema = self.op.outputs[OUT].schema
-        if dict(frame.schema) != dict(schema):
+        schema, unread = self.op.outputs[OUT].schema, self.op.source.unread
+        expected = dict(schema)
+        if unread is not None and unread in frame.columns:
+            expected[unread] = UNREAD
+        if dict(frame.schema) != expected:
             message = f"{self.op.name}: the source gave other columns than it said"
-            have = f"{dict(schema)}, then {dict(frame.schema)}"
+            have = f"{expected}, then {dict(frame.schema)}"
             raise RunError(message, site=self.op.site, have=have)
 
-    def _timed(self, row: Row, known: _Partition, quarantined: bool) -> Emitted:  # noqa: FBT001
-        if quarantined:
-            return [(DEAD_LETTERS, self.letter(row, "quarantined"))]
+    def _unread(self, row: Row, unread: dict[str, Any]) -> Emitted:
+        """A row that its source could not read obeys `on_error`; it has no values and no time."""
+        why = unread.pop("why")
+        if self.op.on_error == "fail":
+            at = "" if unread["line"] is None else f"line {unread['line']} of "
+            message = f"{self.op.name} failed: {at}{unread['file']} cannot be read: {why}"
+            raise RunError(message, site=self.op.site, so="mend the file, or pass on_error")
+        if self.op.on_error == "dead_letter":
+            letter = self.letter(row.with_values(unread), "unread")
+            yield DEAD_LETTERS, letter.with_values({**letter.values, "error": why})
+
+    def _timed(self, row: Row, known: _Partition) -> Emitted:
         if self._time is None or self.op.event_time is None:
             return [(OUT, row)]
         value = row.values[self.op.event_time]
