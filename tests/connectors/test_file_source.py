@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import pickle
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from anabranch.connectors.column_reader import COLUMN_FORMATS
 from anabranch.connectors.file_source import Files
 from anabranch.connectors.rows import BATCH_ROWS
 from anabranch.errors import CheckpointError, ProgramError, RunError
@@ -35,6 +37,18 @@ def put(path, numbers, *, rows_per_group=2, schema=None):
 def between(source, start, end):
     splits = json.loads(json.dumps(source.plan({0: start}, {0: end})))
     return [n for split in splits for batch in source.read(split) for n in batch["n"].to_pylist()]
+
+
+def only_unread(source, start, end):
+    """What is told of the one row of a range, which cannot be read, the same in each way."""
+    (split,) = source.plan({0: start}, {0: end})
+    (batch,) = source.read(split)
+    (row,) = pl.DataFrame(batch).rows(named=True)
+    assert row == source.frame(split).row(0, named=True)
+    first = next(iter(source.schema))
+    assert [first, source.unread] == source.frame(split, [first]).columns
+    assert {None} == {row[name] for name in source.schema}
+    return row[source.unread]
 
 
 def everything(source):
@@ -281,11 +295,10 @@ def test_a_file_of_another_schema_is_named_with_the_column(tmp_path, suffix, col
     path = tmp_path / f"b.{suffix}"
     frame.write_parquet(path) if suffix == "parquet" else frame.write_ipc(path)
 
-    with pytest.raises(RunError) as failed:
-        everything(source)
+    told = only_unread(source, [1, 0], source.latest()[0])
 
-    assert f"Files: {path} does not have the columns of its source" == failed.value.what
-    assert why == failed.value.why
+    assert f"it does not have the columns of its source: {why}" == told["why"]
+    assert {"file": str(path), "line": None, "text": None, "why": told["why"]} == told
 
 
 def test_columns_may_be_in_another_order_and_text_in_another_encoding(tmp_path):
@@ -307,10 +320,41 @@ def test_a_truncated_file_is_named(tmp_path, suffix):
     path = put(tmp_path / f"b.{suffix}", range(100))
     path.write_bytes(path.read_bytes()[:-20])
 
-    with pytest.raises(RunError, match=rf"^Files: .*/b\.{suffix} cannot be read\n"):
-        everything(source)
-    with pytest.raises(RunError, match=rf"^Files: .*/b\.{suffix} cannot be read\n"):
-        source.limit(0, [1, 0], [2, 0], 5)
+    told = only_unread(source, [1, 0], source.latest()[0])
+
+    assert str(path) == told["file"]
+    assert told["why"]
+    assert [2, 0] == source.limit(0, [1, 0], [2, 0], 5) == source.limit(0, [1, 0], [2, 0], 1)
+    assert [1, 0] == source.limit(0, [1, 0], [2, 0], 0)
+
+
+def test_a_file_that_was_cut_is_no_bad_one_when_it_is_damaged_but_a_changed_one(tmp_path, suffix):
+    path = put(tmp_path / f"a.{suffix}", range(100))
+    source = Files(tmp_path)
+    end = source.latest()[0]
+    middle = source.limit(0, [0, 0], end, 1)
+    path.write_bytes(path.read_bytes()[:-20])
+    source.recall(source.memory())
+
+    for start, stop in [([0, 0], middle), (middle, end)]:
+        with pytest.raises(RunError, match=rf"a\.{suffix} has fewer rows than it had: 0, not 1 or"):
+            between(source, start, stop)
+    with pytest.raises(RunError, match=rf"a\.{suffix} has fewer rows than it had: 0, not 1 or"):
+        source.limit(0, middle, end, 5)
+
+
+def test_a_file_that_the_system_does_not_let_read_is_no_bad_one(tmp_path, suffix, monkeypatch):
+    put(tmp_path / f"a.{suffix}", [1])
+    source = Files(tmp_path)
+    end = source.latest()[0]
+    put(tmp_path / f"b.{suffix}", [1])
+
+    def refused(*_):
+        raise PermissionError(errno.EACCES, "not for you")
+
+    monkeypatch.setattr(type(COLUMN_FORMATS[suffix]), "schema", refused)
+    with pytest.raises(RunError, match=rf"^Files: .*/a\.{suffix} cannot be read\n.*not for you"):
+        between(source, [0, 0], end)
 
 
 def test_a_vanished_file_is_named(tmp_path, suffix):

@@ -16,7 +16,6 @@ import anabranch as ab
 from anabranch.connectors import text_blocks
 from anabranch.connectors.file_source import Files
 from anabranch.connectors.rows import BATCH_ROWS
-from anabranch.connectors.text_reader import UNREAD
 from anabranch.errors import CheckpointError, ProgramError, RunError
 
 N = {"n": pl.Int64}
@@ -59,16 +58,31 @@ def everything(source):
     return rows_between(source, source.first(0), source.latest()[0])
 
 
+def told(source):
+    """What is told of the rows that cannot be read, by their places, and all the other rows."""
+    found, rows = {}, []
+    (split,) = source.plan({}, source.latest())
+    for number, row in enumerate(source.frame(split).rows(named=True)):
+        unread = row.pop(source.unread, None)
+        if unread is None:
+            rows.append(tuple(row.values()))
+        else:
+            assert {None} == {*row.values()}
+            found[number] = unread
+    return found, rows
+
+
 def content(path, text, schema=NS):
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return everything(Files(path, schema=schema))
 
 
 def refusal(path, text, schema=NS):
-    with pytest.raises(RunError) as refused:
-        content(path, text, schema)
-    assert str(path) in refused.value.what
-    return refused.value
+    """What is told of the first row that cannot be read, or of the file itself."""
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    found, *_ = told(Files(path, schema=schema))[0].values()
+    assert str(path) == found["file"]
+    return found
 
 
 @pytest.fixture(params=FORMATS)
@@ -195,20 +209,22 @@ def test_a_value_that_does_not_fit_is_named_by_file_line_and_column(
 
     refused = refusal(tmp_path / f"a.{suffix}", spelled(suffix, rows, list(PLAIN)), PLAIN)
 
-    assert f"Files: line {line} of " in refused.what
-    assert f"column {column!r} is {pl.Schema(PLAIN)[column]}, got " in refused.why
-    assert str(value) in refused.why
-    assert refused.so.startswith("mend the file")
+    assert line == refused["line"]
+    assert f"column {column!r} is {pl.Schema(PLAIN)[column]}, got " in refused["why"]
+    assert str(value) in refused["why"]
+    assert str(value) in refused["text"]
 
 
-def test_a_value_that_does_not_fit_is_refused_though_nobody_reads_its_column(tmp_path, suffix):
+def test_a_value_that_does_not_fit_is_told_though_nobody_reads_its_column(tmp_path, suffix):
     path = tmp_path / f"a.{suffix}"
     path.write_text(spelled(suffix, [["x", "y"]], ["n", "s"]))
     source = Files(path, schema=NS)
     (split,) = source.plan({}, source.latest())
 
-    with pytest.raises(RunError, match=r"column 'n' is Int64, got "):
-        source.frame(split, ["s"])
+    frame = source.frame(split, ["s"])
+
+    assert ["s", "unread"] == frame.columns
+    assert frame["unread"][0]["why"].startswith("column 'n' is Int64, got ")
 
 
 @pytest.mark.parametrize("dtype", [pl.Time, pl.Duration, pl.Binary, pl.Null, pl.Int128])
@@ -267,8 +283,7 @@ def test_an_empty_line_of_a_single_column_is_a_null(tmp_path):
 def test_a_row_that_is_no_csv_is_named_by_its_line(tmp_path, text, line, why):
     refused = refusal(tmp_path / "a.csv", text)
 
-    assert f"Files: line {line} of " in refused.what
-    assert why == refused.why
+    assert (line, why) == (refused["line"], refused["why"])
 
 
 @pytest.mark.parametrize(
@@ -281,15 +296,15 @@ def test_a_row_that_is_no_csv_is_named_by_its_line(tmp_path, text, line, why):
     ],
 )
 def test_a_header_of_other_columns_is_refused(tmp_path, header, why):
-    refused = refusal(tmp_path / "a.csv", header + "\n")
+    refused = refusal(tmp_path / "a.csv", header + "\n1,a\n1,a,b\n")
 
-    assert "does not have the columns of its source" in refused.what
-    assert why == refused.why
+    assert f"it does not have the columns of its source: {why}" == refused["why"]
+    assert (None, None) == (refused["line"], refused["text"])
 
 
 @pytest.mark.parametrize("text", ["", "\n1,a\n", "\ufeff"])
 def test_a_file_without_a_header_is_refused(tmp_path, text):
-    assert "has no header" in refusal(tmp_path / "a.csv", text).what
+    assert refusal(tmp_path / "a.csv", text)["why"].startswith("it has no header")
 
 
 def test_csv_holds_nothing_nested(tmp_path):
@@ -301,10 +316,10 @@ def test_a_quote_that_is_never_closed_does_not_take_the_whole_file(tmp_path, mon
     monkeypatch.setattr(text_blocks, "BLOCK_BYTES", 64)
     monkeypatch.setattr(text_blocks, "RECORD_BYTES", 1000)
 
-    refused = refusal(tmp_path / "a.csv", 'n,s\n1,a\n2,"' + "x\n" * 1000)
+    with pytest.raises(RunError, match=r"^Files: the record at line 3 of ") as refused:
+        content(tmp_path / "a.csv", 'n,s\n1,a\n2,"' + "x\n" * 1000)
 
-    assert "the record at line 3 of " in refused.what
-    assert "look for a quote that is not closed, or for lost line ends" == refused.so
+    assert "look for a quote that is not closed, or for lost line ends" == refused.value.so
 
 
 # ---- JSON Lines -------------------------------------------------------------------------------
@@ -358,34 +373,55 @@ def test_nested_values_are_read_by_the_schema(tmp_path):
 def test_a_line_that_does_not_fit_is_named_with_its_reason(tmp_path, text, why):
     refused = refusal(tmp_path / "a.jsonl", f'{{"n": 1}}\n\n{{}}\n{text}\n{{}}\n')
 
-    assert f"Files: line 4 of {tmp_path / 'a.jsonl'} " in refused.what
-    assert refused.why.startswith(why)
+    assert 4 == refused["line"]
+    assert refused["why"].startswith(why)
 
 
 @pytest.mark.parametrize("value", ['{"y": 1}', '{"x": 1.5}', '{"days": ["soon"]}', "[]", "1"])
 def test_a_nested_value_that_does_not_fit_is_refused(tmp_path, value):
     refused = refusal(tmp_path / "a.jsonl", f'{{"p": {value}}}\n', NESTED)
 
-    assert refused.why.startswith("column 'p' is Struct(")
-    assert value in refused.why
+    assert refused["why"].startswith("column 'p' is Struct(")
+    assert value in refused["why"]
 
 
 # ---- Files that are not whole -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("suffix", "text", "line", "place"),
+    ("suffix", "text", "expected"),
     [
-        ("csv", b"n,s\n1,\xc3\xa9\n2,a\xff\n", 3, 4),
-        ("jsonl", b'{"s": "\xe9"}\n', 1, 8),
-        ("csv", "n,s\n1,a\n".encode("utf-16"), 1, 1),
+        ("csv", b"n,s\n1,\xc3\xa9\n2,a\xff\n3,b\n", {1: (3, 4, "2,a\\xff")}),
+        (
+            "csv",
+            b'n,s\n1,"a\n\xff\n"\n3,b\n4,\xff\n',
+            {0: (2, 1, '1,"a\n\\xff\n"'), 2: (6, 3, "4,\\xff")},
+        ),
+        ("csv", b"\xef\xbb\xbfn,s\n\n1,\xff", {0: (3, 3, "1,\\xff")}),
+        ("jsonl", b'\n{"s": "\xe9"}\n{"s": "\xc3\xa9"}\n', {0: (2, 8, '{"s": "\\xe9"}')}),
     ],
 )
-def test_what_is_not_utf_8_is_refused_with_its_place(tmp_path, suffix, text, line, place):
-    refused = refusal(tmp_path / f"a.{suffix}", text)
+def test_a_row_that_is_not_utf_8_is_told_with_its_place(
+    tmp_path, monkeypatch, suffix, text, expected
+):
+    path = tmp_path / f"a.{suffix}"
+    path.write_bytes(text)
+    for block in (8, 1000):
+        monkeypatch.setattr(text_blocks, "BLOCK_BYTES", block)
 
-    assert f"Files: line {line} of {tmp_path / f'a.{suffix}'} is not UTF-8" == refused.what
-    assert refused.why.startswith(f"its byte {place} is 0x")
+        found, _ = told(Files(path, schema=NS))
+
+        assert list(expected) == list(found)
+        for number, (line, place, shown) in expected.items():
+            assert (line, shown) == (found[number]["line"], found[number]["text"])
+            assert f"it is not UTF-8: byte {place} of line " in found[number]["why"]
+
+
+def test_a_header_that_is_not_utf_8_takes_the_file(tmp_path):
+    refused = refusal(tmp_path / "a.csv", "n,s\n1,a\n".encode("utf-16"))
+
+    assert refused["why"].startswith("its header cannot be read: it is not UTF-8: byte 1 of line 1")
+    assert refused["line"] is None
 
 
 def test_a_file_that_is_written_under_another_name_is_seen_once_it_is_renamed(tmp_path, suffix):
@@ -437,8 +473,8 @@ def test_a_new_run_may_find_a_mended_file_of_which_nothing_was_committed(tmp_pat
     put(tmp_path / f"b.{suffix}", ["bad"])
     before = Files(tmp_path, schema=N)
     end = before.latest()[0]
-    with pytest.raises(RunError, match=r"column 'n' is Int64, got"):
-        rows_between(before, [1, 0], end)
+    ((_, unread),) = rows_between(before, [1, 0], end)
+    assert unread["why"].startswith("column 'n' is Int64, got")
     put(tmp_path / f"b.{suffix}", [3])
     after = Files(tmp_path, schema=N)
     after.recall(json.loads(json.dumps(before.memory())))
@@ -469,7 +505,7 @@ def test_a_strange_memory_is_refused(tmp_path, suffix, memory):
         source.recall(memory)
 
 
-# ---- Rows that do not fit, told in a column ---------------------------------------------------
+# ---- Rows that do not fit ---------------------------------------------------------------------
 
 
 @settings(deadline=None, max_examples=50)  # how fast the machine is says nothing
@@ -477,46 +513,52 @@ def test_a_strange_memory_is_refused(tmp_path, suffix, memory):
     st.sampled_from(FORMATS),
     st.lists(st.none() | st.integers(0, 9) | st.just("bad"), max_size=20),
     st.integers(8, 60),
+    st.data(),
 )
-def test_a_row_that_does_not_fit_is_told_where_it_is_and_all_others_are_read(suffix, values, block):
+def test_a_row_that_does_not_fit_is_told_where_it_is_and_all_others_are_read(
+    suffix, values, block, data
+):
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_blocks, "BLOCK_BYTES", block)
         path = Path(directory) / f"a.{suffix}"
         rows = [[value, f"{number}\n"] for number, value in enumerate(values)]
         path.write_text(spelled(suffix, rows, list(NS)))
-        source = Files(path, schema=NS, unread="wrong")
+        source = Files(path, schema=NS)
 
-        found = everything(source)
+        found, read = told(source)
 
-        assert pl.Schema({**NS, "wrong": UNREAD}) == source.schema
-        assert len(values) == len(found)
-        lines = [2 * n + 2 for n in range(len(values))] if suffix == "csv" else range(1, 99)
-        for (value, word), line, (n, s, wrong) in zip(rows, lines, found, strict=False):
-            if value != "bad":
-                assert (value, word, None) == (n, s, wrong)
-                continue
-            assert (None, None) == (n, s)
-            assert (str(path), line) == (wrong["file"], wrong["line"])
+        bad = [number for number, value in enumerate(values) if value == "bad"]
+        assert bad == list(found)
+        assert [tuple(row) for row in rows if row[0] != "bad"] == read
+        for number, wrong in found.items():
+            assert (str(path), "bad" in wrong["text"]) == (wrong["file"], True)
+            assert (2 * number + 2 if suffix == "csv" else number + 1) == wrong["line"]
             assert wrong["why"].startswith("column 'n' is Int64, got ")
-            assert "bad" in wrong["text"]
+        at = source.limit(0, [0, 0], source.latest()[0], data.draw(st.integers(1, 20)))
+        parts = [rows_between(source, [0, 0], at), rows_between(source, at, source.latest()[0])]
+        assert [len(row) > len(NS) and row[-1] is not None for part in parts for row in part] == [
+            value == "bad" for value in values
+        ]
 
 
-def test_what_is_wrong_with_a_whole_file_ends_the_run_all_the_same(tmp_path):
-    path = tmp_path / "a.csv"
-    for text, why in ((b"m,s\n1,a\n", "does not have the columns"), (b"n,s\n\xff,\n", "not UTF-8")):
-        path.write_bytes(text)
-        with pytest.raises(RunError, match=why):
-            everything(Files(path, schema=NS, unread="wrong"))
+def test_no_column_is_added_where_all_rows_fit(tmp_path, suffix):
+    source = Files(put(tmp_path / f"a.{suffix}", [1, 2]), schema=N)
+    (split,) = source.plan({}, source.latest())
+
+    assert ["n"] == source.frame(split).columns
+    assert ["n"] == [name for batch in source.read(split) for name in batch.schema.names]
 
 
-def test_a_source_with_such_a_column_keeps_the_contract(tmp_path, suffix):
+def test_the_column_has_another_name_where_the_files_have_that(tmp_path, suffix):
+    schema = {"unread": pl.Int64, "unread_": pl.Int64}
+    assert "unread__" == Files(tmp_path, format=suffix, schema=schema).unread
+
+
+def test_a_source_with_such_rows_keeps_the_contract(tmp_path, suffix):
     put(tmp_path / f"a.{suffix}", [1, "x", 2, "y", None])
+    (tmp_path / f"b.{suffix}").write_text("m\n1\n2\n")
+    put(tmp_path / f"c.{suffix}", [1, 2])
 
-    ab.testing.check_source(Files(tmp_path, schema=N, unread="wrong"))
-
-
-def test_a_column_for_such_rows_must_be_a_new_one_of_text_files(tmp_path):
-    with pytest.raises(ProgramError, match=r"^Files: unread names 'n', which is a column"):
-        Files(tmp_path, format="csv", schema=N, unread="n")
-    with pytest.raises(ProgramError, match=r"^Files: a row of parquet cannot be unread"):
-        Files(tmp_path, format="parquet", schema=N, unread="wrong")
+    ab.testing.check_source(
+        Files(tmp_path, schema=N), advance=lambda: put(tmp_path / f"a0.{suffix}", ["x", 1])
+    )

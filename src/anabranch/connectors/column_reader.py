@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from anabranch.connectors.rows import BATCH_ROWS
+import polars as pl
+
+from anabranch.connectors.rows import BATCH_ROWS, difference
+from anabranch.connectors.unread import UnreadFile, other_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -84,6 +87,41 @@ class _Arrow:
         with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
             batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
             yield from _between(batches, low, high)
+
+
+def require_columns(reader: ColumnReader, path: Path, schema: pl.Schema) -> None:
+    """Raise `UnreadFile` for a file that is not whole, or has other columns or types than these."""
+    import pyarrow as pa
+
+    try:
+        found = polars_types(reader.schema(path))
+    except pa.ArrowException as error:
+        raise UnreadFile(first_line(error)) from error
+    except OSError as error:
+        # What the system says of a file has a number; what Arrow says of its content has none.
+        if error.errno is not None:
+            raise
+        raise UnreadFile(first_line(error)) from error
+    if wrong := difference(schema, found):
+        raise UnreadFile(other_columns(wrong))
+
+
+def polars_types(schema: pa.Schema) -> pl.Schema:
+    """The columns of a file as Polars has them; `UnreadFile` where it cannot."""
+    try:
+        return pl.DataFrame(schema.empty_table()).schema
+    except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        why = f"it has a column that Polars cannot hold: {first_line(error)}"
+        raise UnreadFile(why) from error
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, shortly.
+
+    >>> first_line(ValueError("bad file", 1)), first_line(OSError())
+    ("('bad file', 1)", 'OSError')
+    """
+    return (str(error) or type(error).__name__).splitlines()[0]
 
 
 COLUMN_FORMATS: Mapping[str, ColumnReader] = {"parquet": _Parquet(), "arrow": _Arrow()}

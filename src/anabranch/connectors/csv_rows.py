@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _FIELD = r'(?:"(?:[^"]|"")*"|[^",\r\n]*)'
 _ROW = rf"^{_FIELD}(?:,{_FIELD})*$"
+_NOT_QUOTED = "a quote or a carriage return is in a field that is not in quotes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +62,7 @@ class CsvRows:
         joined = texts.str.join("\n").item().encode() + b"\n"
         # With these ruled out, Arrow ends rows where they were ended above.
         if (b'"' in joined or b"\r" in joined) and not texts.str.contains(_ROW).all():
-            message = "a quote or a carriage return is in a field that is not in quotes"
-            raise Misread(message)
+            raise Misread(_NOT_QUOTED)
         table = csv.read_csv(
             pa.BufferReader(joined),
             read_options=csv.ReadOptions(
@@ -82,20 +83,32 @@ class CsvRows:
             raise Misread(message)
         return pl.DataFrame(table).select(list(self.schema)).cast(self.schema)
 
-    def why(self, text: str, names: Sequence[str]) -> str | None:
-        """What is wrong with a row that does not fit, as far as it is known."""
+    def plainly(self, text: str, names: Sequence[str]) -> str | None:
+        """What is wrong with a row whatever its values are, if anything is."""
         if re.fullmatch(_ROW, text) is None:
-            return None
-        fields = _fields(text)
-        if len(fields) != len(names):
-            return f"it has {len(fields)} values, and the header has {len(names)} names"
-        for name, field in zip(names, fields, strict=True):
+            return _NOT_QUOTED
+        values = text.count(",") + 1 if '"' not in text else len(_fields(text))
+        if values != len(names):
+            return f"it has {values} values, and the header has {len(names)} names"
+        return None
+
+    def why(self, text: str, names: Sequence[str]) -> str | None:
+        """Which value of a row does not fit, as far as it is known."""
+        for name, field in zip(names, _fields(text), strict=True):
             dtype = self.schema[name]
-            try:
-                CsvRows(pl.Schema({name: dtype})).parse(pl.Series([field]), [name])
-            except READ_REFUSALS:
+            if not isinstance(dtype, pl.String) and not _fits(field, dtype):
                 return f"column {name!r} is {dtype}, got {field!r}{spelling(dtype)}"
         return None
+
+
+@lru_cache(maxsize=4096)  # what does not fit in one row is often the same in the next
+def _fits(field: str, dtype: pl.DataType) -> bool:
+    """Whether a field as it is written is a value of a type."""
+    try:
+        CsvRows(pl.Schema({"v": dtype})).parse(pl.Series([field]), ["v"])
+    except READ_REFUSALS:
+        return False
+    return True
 
 
 def header_names(text: str) -> list[str]:

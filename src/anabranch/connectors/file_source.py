@@ -14,10 +14,18 @@ from typing import TYPE_CHECKING, Any, final
 import polars as pl
 
 from anabranch.connectors.base import Source
-from anabranch.connectors.column_reader import COLUMN_FORMATS, ColumnReader
-from anabranch.connectors.rows import declared, difference
+from anabranch.connectors.column_reader import (
+    COLUMN_FORMATS,
+    ColumnReader,
+    first_line,
+    polars_types,
+    require_columns,
+)
+from anabranch.connectors.file_names import checked, remembered
+from anabranch.connectors.rows import declared
 from anabranch.connectors.text_blocks import UNCHANGED, Mark, require_size
-from anabranch.connectors.text_reader import OTHER_COLUMNS, TEXT_FORMATS, UNREAD, TextReader
+from anabranch.connectors.text_reader import TEXT_FORMATS, TextReader
+from anabranch.connectors.unread import Unread, UnreadFile, unread_rows
 from anabranch.errors import CheckpointError, ProgramError, RunError
 
 if TYPE_CHECKING:
@@ -51,10 +59,13 @@ class Files(Source):
 
     CSV and JSON Lines say no types, so their schema must be given; every value is read as one of
     its type or refused. Such a file does not show whether it is whole: one that has another size
-    than at the first look is refused, but for files of which a new run has read nothing yet. With
-    `unread` a row that does not fit is no error: a column of this name says where it is, why, and
-    what its text is, and all other columns are null, the event time among them.
+    than at the first look is refused, but for files of which a new run has read nothing yet.
+
+    A row of text that does not fit obeys `on_error` of `read`. So does a file that is not whole, or
+    whose columns, types or header are others: it counts as one row.
     """
+
+    unread: str
 
     def __init__(
         self,
@@ -63,7 +74,6 @@ class Files(Source):
         format: str | None = None,  # noqa: A002 - the public contract
         schema: Mapping[str, Any] | None = None,
         bounded: bool = False,
-        unread: str | None = None,
     ) -> None:
         """Take the format from the suffix and the schema from the content of the first file."""
         # Tasks run elsewhere, where a relative path would mean another place.
@@ -75,7 +85,8 @@ class Files(Source):
         self._root = given if given.is_dir() else given.parent
         self._bounded, self._looked = bounded, False
         self._names: list[str] = []
-        self._counts: dict[str, int] = {}
+        self._counts: dict[str, int | None] = {}
+        """The rows of files that were looked into; None: it counts as one that cannot be read."""
         self._sizes: dict[str, int] = {}
         """Of text files when they were first seen."""
         self._marks: dict[str, Sequence[Mark]] = {}
@@ -83,11 +94,12 @@ class Files(Source):
         first = None if format and schema is not None else next(iter(self._visible()), None)
         self._format = _suffix_format(path, first) if format is None else known_format(format)
         self.schema = declared(schema, "Files") if schema is not None else self._types(path, first)
+        self.unread = "unread"
+        while self.unread in self.schema:  # the files' own columns keep their names
+            self.unread += "_"
         self._text: TextReader | None = None
         if self._format in TEXT_FORMATS:
-            self._text = TextReader(self._format, self.schema, unread)
-        if unread is not None:
-            self.schema = self._with_unread(unread)
+            self._text = TextReader(self._format, self.schema, self.unread)
 
     def partitions(self) -> Sequence[Partition]:
         """Only 0."""
@@ -117,7 +129,7 @@ class Files(Source):
 
     def recall(self, memory: object) -> None:
         """Give the names their numbers back; files that came since follow at the next look."""
-        names, sizes = _remembered(memory, sized=self._text is not None)
+        names, sizes = remembered(memory, sized=self._text is not None)
         if len(set(names)) != len(names) or (self._only and {*names} - {self._only}):
             message = f"the memory of a Files source does not belong to {self._root}"
             raise CheckpointError(message, why="it names other files, or a file twice")
@@ -157,18 +169,28 @@ class Files(Source):
 
     def read(self, split: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
         """The rows of a split, in the source's columns; a file that has changed is an error."""
-        name, low, high = split["file"], split["from"], split["to"]
-        with _reading(self._root / _checked(name)) as path:
-            if self._text is not None:
-                near = Mark(*split["near"])
-                for frame in self._text.frames(path, split["size"], low, high, near):
+        with _reading(self._root / checked(split["file"])) as path:
+            try:
+                for frame in self._frames(path, split):
                     yield from frame.to_arrow().to_batches()
-                return
-            self._check_types(path)
-            if low or high is not None:  # the file was looked into when the range was made
-                _check_rows(path, self._reader.count(path), max(low, high or 0))
-            for batch in self._reader.batches(path, low, high):
-                yield from pl.DataFrame(batch).select(list(self.schema)).to_arrow().to_batches()
+            except UnreadFile as error:  # found before the first row
+                yield from self._unread_file(path, split, error).to_arrow().to_batches()
+
+    def _frames(self, path: Path, split: Mapping[str, Any]) -> Iterator[pl.DataFrame]:
+        low, high = split["from"], split["to"]
+        if self._text is not None:
+            yield from self._text.frames(path, split["size"], low, high, Mark(*split["near"]))
+            return
+        require_columns(self._reader, path, self.schema)
+        if low or high is not None:  # the file was looked into when the range was made
+            _check_rows(path, self._reader.count(path), max(low, high or 0))
+        for batch in self._reader.batches(path, low, high):
+            yield pl.DataFrame(batch).select(list(self.schema))
+
+    def _unread_file(self, path: Path, split: Mapping[str, Any], error: UnreadFile) -> pl.DataFrame:
+        """The one row that such a file counts as; it was never cut, or it has changed since."""
+        _check_rows(path, 0, max(split["from"], split["to"] or 0))
+        return unread_rows([Unread(str(path), None, error.why, None)], self.schema, self.unread)
 
     def frame(self, split: Mapping[str, Any], columns: Sequence[str] | None = None) -> pl.DataFrame:
         """The rows of a split as one frame; Polars leaves the other columns of Parquet unread.
@@ -177,14 +199,18 @@ class Files(Source):
         """
         if self._format != "parquet":
             return super().frame(split, columns)
+        with _reading(self._root / checked(split["file"])) as path:
+            try:
+                require_columns(self._reader, path, self.schema)
+            except UnreadFile as error:
+                told = self._unread_file(path, split, error)
+                return told.select([*(columns or self.schema), self.unread])
+            return self._parquet(path, split, list(columns or self.schema))
+
+    def _parquet(self, path: Path, split: Mapping[str, Any], columns: list[str]) -> pl.DataFrame:
         low, high = split["from"], split["to"]
-        with _reading(self._root / _checked(split["file"])) as path:
-            lazy = pl.scan_parquet(path)
-            self._check_columns(path, lazy.collect_schema())
-            found = lazy.select(list(columns or self.schema)).slice(
-                low, None if high is None else high - low
-            )
-            frame = found.collect()
+        rows = None if high is None else high - low
+        frame = pl.scan_parquet(path).select(columns).slice(low, rows).collect()
         if high is not None:
             _check_rows(path, low + frame.height, high)
         return frame
@@ -201,24 +227,11 @@ class Files(Source):
             message = f"Files: {given} holds no file yet from which to take the schema"
             raise ProgramError(message, so='pass schema={"column": pl.Int64, ...}')
         with _reading(self._root / first) as path:
-            return _polars_types(path, self._reader.schema(path))
-
-    def _with_unread(self, name: str) -> pl.Schema:
-        if self._text is None:
-            message = f"Files: a row of {self._format} cannot be unread: its types are in the file"
-            raise ProgramError(message, so="leave out unread=")
-        if name in self.schema:
-            message = f"Files: unread names {name!r}, which is a column of the files"
-            raise ProgramError(message, so="give the column for rows that do not fit another name")
-        return pl.Schema({**self.schema, name: UNREAD})
-
-    def _check_types(self, path: Path) -> None:
-        self._check_columns(path, _polars_types(path, self._reader.schema(path)))
-
-    def _check_columns(self, path: Path, found: pl.Schema) -> None:
-        if wrong := difference(self.schema, found):
-            message = f"Files: {path} does not have the columns of its source"
-            raise RunError(message, why=wrong, so=OTHER_COLUMNS)
+            try:
+                return polars_types(self._reader.schema(path))
+            except UnreadFile as error:
+                message = f"Files: {path} cannot be read"
+                raise RunError(message, why=error.why) from error
 
     def _visible(self) -> Sequence[str]:
         """The names of all files to read that are there now, in order."""
@@ -247,15 +260,22 @@ class Files(Source):
         name = self._name(number)
         if name not in self._counts:
             with _reading(self._root / name) as path:
-                if self._text is None:
-                    self._counts[name] = self._reader.count(path)
-                else:
-                    # Until it is known which files may have been mended, all may.
-                    size = path.stat().st_size if self._recalled else self._sizes[name]
-                    self._marks[name] = self._text.marks(path, size)
-                    self._counts[name] = self._text.count(self._marks[name])
-        _check_rows(self._root / name, self._counts[name], row)
-        return self._counts[name] - row
+                self._counts[name] = self._count(name, path)
+        count = self._counts[name]
+        _check_rows(self._root / name, count or 0, row)
+        return 1 if count is None else count - row
+
+    def _count(self, name: str, path: Path) -> int | None:
+        try:
+            if self._text is None:
+                require_columns(self._reader, path, self.schema)
+                return self._reader.count(path)
+            # Until it is known which files may have been mended, all may.
+            size = path.stat().st_size if self._recalled else self._sizes[name]
+            self._marks[name] = self._text.marks(path, size)
+            return self._text.count(self._marks[name])
+        except UnreadFile:
+            return None
 
     def _sized(self, visible: Sequence[str]) -> Sequence[str]:
         """Those that are still there; a text file of another size than it had is refused."""
@@ -333,21 +353,13 @@ def _reading(path: Path) -> Iterator[Path]:
         raise RunError(message, why="it was there when its directory was listed", so=so) from error
     except (OSError, pa.ArrowException, pl.exceptions.PolarsError) as error:
         message = f"Files: {path} cannot be read"
-        raise RunError(message, why=str(error).splitlines()[0], so=UNCHANGED) from error
+        raise RunError(message, why=first_line(error), so=UNCHANGED) from error
 
 
 def _check_rows(path: Path, rows: int, wanted: int) -> None:
     if rows < wanted:
         message = f"Files: {path} has fewer rows than it had: {rows}, not {wanted} or more"
         raise RunError(message, so=UNCHANGED)
-
-
-def _polars_types(path: Path, schema: pa.Schema) -> pl.Schema:
-    try:
-        return pl.DataFrame(schema.empty_table()).schema
-    except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
-        message = f"Files: {path} has a column that Polars cannot hold"
-        raise RunError(message, why=str(error).splitlines()[0]) from error
 
 
 def _suffix_format(given: str | os.PathLike[str], first: str | None) -> str:
@@ -358,34 +370,3 @@ def _suffix_format(given: str | os.PathLike[str], first: str | None) -> str:
     message = f"Files: the format of {given if first is None else first} is not known"
     why = "there is no file yet" if first is None else f"no format has the suffix {suffix!r}"
     raise ProgramError(message, why=why, have=", ".join(SUFFIXES), so='pass format="parquet"')
-
-
-def _remembered(memory: object, *, sized: bool) -> tuple[list[str], dict[str, int]]:
-    """The names in a source's memory, and the sizes of those files."""
-    names, sizes = list[str](), dict[str, int]()
-    for each in memory if isinstance(memory, list) else [None]:
-        match each:
-            case str(name) if not sized and _is_plain(name):
-                names.append(name)
-            case [str(name), int(size)] if sized and _is_plain(name) and size >= 0:
-                names.append(name)
-                sizes[name] = size
-            case _:
-                message = "the memory of a Files source cannot be read"
-                why = "it is no list of relative file names" + (" and sizes" if sized else "")
-                raise CheckpointError(message, why=why)
-    return names, sizes
-
-
-def _checked(name: object) -> str:
-    if isinstance(name, str) and _is_plain(name):
-        return name
-    message = f"a split of a Files source names no file in its directory: {name!r}"
-    raise CheckpointError(message)
-
-
-def _is_plain(name: object) -> bool:
-    """Whether a name stays inside the directory: it may come from a checkpoint anybody wrote."""
-    if not isinstance(name, str) or "\0" in name:
-        return False
-    return bool(name) and all(part not in ("", ".", "..") for part in name.split("/"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -61,21 +62,30 @@ class JsonRows:
         # Arrow's JSON takes a time with an offset for one without; its cast does not.
         return pl.DataFrame(table.cast(self._arrow())).cast(self.schema)
 
-    def why(self, text: str, names: Sequence[str] = ()) -> str | None:  # noqa: ARG002
-        """What is wrong with a row that does not fit, as far as it is known."""
+    def plainly(self, text: str, names: Sequence[str] = ()) -> str | None:  # noqa: ARG002
+        """What is wrong with a row whatever its values are, if anything is."""
         try:
             record = json.loads(text)
-        except (ValueError, RecursionError) as error:
+        except json.JSONDecodeError as error:
             return f"it is no JSON: {error}"
+        except (ValueError, RecursionError):  # too long or too deep for Python alone
+            return None
         if not isinstance(record, dict):
             return f"it is no JSON object but {_shown(record)}"
         for name, value in record.items():
             if name not in self.schema:
                 return f"column {name!r} is {_shown(value)}, expected no such column"
+        return None
+
+    def why(self, text: str, names: Sequence[str] = ()) -> str | None:  # noqa: ARG002
+        """Which value of a row does not fit, as far as it is known."""
+        try:
+            values = json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+        for name, value in values.items():
             dtype = self.schema[name]
-            try:
-                JsonRows(pl.Schema({name: dtype})).parse(pl.Series([json.dumps({name: value})]))
-            except READ_REFUSALS:
+            if not _fits(json.dumps(value), dtype):
                 return f"column {name!r} is {dtype}, got {_shown(value)}{spelling(dtype)}"
         return None
 
@@ -84,6 +94,16 @@ class JsonRows:
 
         types = {name: arrow_type(dtype, spelled=spelled) for name, dtype in self.schema.items()}
         return pa.schema(types)
+
+
+@lru_cache(maxsize=4096)  # what does not fit in one row is often the same in the next
+def _fits(value: str, dtype: pl.DataType) -> bool:
+    """Whether a value as JSON has it is one of a type."""
+    try:
+        JsonRows(pl.Schema({"v": dtype})).parse(pl.Series([f'{{"v": {value}}}']))
+    except READ_REFUSALS:
+        return False
+    return True
 
 
 def _shown(value: object) -> str:

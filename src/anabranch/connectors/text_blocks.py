@@ -7,7 +7,8 @@ number of a record does not depend on whether it, or one before it, can be read.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -47,6 +48,8 @@ class Block:
     end: Mark
     texts: pl.Series
     lines: pl.Series
+    no_text: Mapping[int, str]
+    """Why some records are no text, by their places here: their `texts` show bytes as `\\xff`."""
 
 
 class Cutter(Protocol):
@@ -78,7 +81,7 @@ def blocks(
             if not end and len(held) > RECORD_BYTES:
                 raise _too_long(path, mark.line)
             if end:
-                block = _block(path, held[:end], mark, cutter)
+                block = _block(held[:end], mark, cutter)
                 held, mark = held[end:], block.end
                 yield block
 
@@ -96,25 +99,32 @@ def require_size(path: Path, found: int, expected: int) -> None:
         raise RunError(message, why=why, so=UNCHANGED)
 
 
-def _block(path: Path, given: bytes, start: Mark, cutter: Cutter) -> Block:
-    text = _decoded(path, given, start)
+def _block(given: bytes, start: Mark, cutter: Cutter) -> Block:
+    body = given.removeprefix(_BOM) if start.byte == 0 else given
+    try:
+        text, strange = body.decode(), {}
+    except UnicodeDecodeError:
+        # No byte of a line end or a quote is ever part of another character: records stay the same.
+        text, strange = body.decode(errors="backslashreplace"), _strange_lines(body, start.line + 1)
     lines = pl.Series("text", [text.removesuffix("\n")]).str.split("\n").explode()
     numbered = pl.DataFrame([lines]).with_row_index("line", start.line + 1)
     found = cutter.records(numbered)
     end = Mark(start.row + found.height, start.byte + len(given), start.line + len(lines))
-    return Block(start, end, found["text"], found["line"])
+    begins = found["line"].to_list() if strange else []
+    no_text = {bisect_right(begins, line) - 1: why for line, why in reversed(strange.items())}
+    return Block(start, end, found["text"], found["line"], no_text)
 
 
-def _decoded(path: Path, given: bytes, start: Mark) -> str:
-    try:
-        body = given.removeprefix(_BOM) if start.byte == 0 else given
-        return body.decode()
-    except UnicodeDecodeError as error:
-        line = start.line + body.count(b"\n", 0, error.start) + 1
-        place = error.start - body.rfind(b"\n", 0, error.start)
-        message = f"Files: line {line} of {path} is not UTF-8"
-        why = f"its byte {place} is 0x{body[error.start]:02x}: {error.reason}"
-        raise RunError(message, why=why, so="write the file in UTF-8") from error
+def _strange_lines(body: bytes, first: int) -> dict[int, str]:
+    """Why lines are not UTF-8, by their numbers, of which this is the first."""
+    found = {}
+    for number, line in enumerate(body.split(b"\n"), first):
+        try:
+            line.decode()
+        except UnicodeDecodeError as error:
+            place = f"byte {error.start + 1} of line {number} is 0x{line[error.start]:02x}"
+            found[number] = f"it is not UTF-8: {place}, {error.reason}"
+    return found
 
 
 def _too_long(path: Path, line: int) -> RunError:

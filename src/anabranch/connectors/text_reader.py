@@ -1,8 +1,9 @@
-"""Text files as rows of a schema: every value fits, or its row is refused by its file and line."""
+"""Text files as rows of a schema: every value fits, or its row is told by its file and line."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
@@ -13,17 +14,12 @@ from anabranch.connectors.json_rows import JsonRows
 from anabranch.connectors.rows import BATCH_ROWS, difference
 from anabranch.connectors.text_blocks import START, UNCHANGED, Mark, blocks, marks
 from anabranch.connectors.text_types import READ_REFUSALS, require_text_types
+from anabranch.connectors.unread import Unread, UnreadFile, other_columns, unread_rows
 from anabranch.errors import RunError
 
 TEXT_FORMATS: Mapping[str, type[CsvRows | JsonRows]] = {"csv": CsvRows, "jsonl": JsonRows}
 HEADER_BYTES = 1 << 16
 """So much is read at first to find a header."""
-UNREAD = pl.Struct(
-    {"file": pl.String(), "line": pl.Int64(), "why": pl.String(), "text": pl.String()}
-)
-"""What is told of a row that does not fit, where a column is named for it."""
-OTHER_COLUMNS = "write it with these types, or read it as another source"
-_MEND = "mend the file, and start again; or name a column for such rows: Files(..., unread=...)"
 
 
 @final
@@ -31,15 +27,15 @@ class TextReader:
     """Reads files of a text format into frames of a schema.
 
     It counts records, of which the header of a CSV file is one; rows are counted without it. A row
-    that does not fit is told in the column `unread`, with nulls for all else; without it, it ends
-    the run.
+    that does not fit is told in the column `unread`, which only frames with such rows have. A file
+    with another header is an `UnreadFile`, and is so before any row of it is given.
     """
 
     def __init__(
         self,
         format: str,  # noqa: A002 - as users call it
         schema: pl.Schema,
-        unread: str | None = None,
+        unread: str,
     ) -> None:
         """Refuse types that the format does not hold."""
         require_text_types(schema, format)
@@ -69,9 +65,10 @@ class TextReader:
         for block in blocks(path, size, self._rows, near):
             reached = block.end.row
             stop = reached if end is None else min(reached, end)
+            whole = _Part(path, block.texts, block.lines, block.no_text)
             for row in range(max(first, block.start.row), stop, BATCH_ROWS):
-                part = slice(row - block.start.row, min(stop, row + BATCH_ROWS) - block.start.row)
-                yield self._frame(path, block.texts[part], block.lines[part], names).rechunk()
+                places = (at - block.start.row for at in (row, min(stop, row + BATCH_ROWS)))
+                yield self._frame(whole.between(*places), names)
             if end is not None and reached >= end:
                 return
         if end is not None and reached < end:
@@ -84,68 +81,60 @@ class TextReader:
         if not self._headers:
             return list(self._schema)
         first = next(blocks(path, size, self._rows, step=HEADER_BYTES), None)
+        if first is not None and 0 in first.no_text:
+            why = f"its header cannot be read: {first.no_text[0]}"
+            raise UnreadFile(why)
         names = [] if first is None else header_names(first.texts[0])
         if not any(names):
-            message = f"Files: {path} has no header"
-            raise RunError(message, so="write the names of the columns into its first line")
+            why = "it has no header: write the names of its columns into the first line"
+            raise UnreadFile(why)
         types = pl.Schema({name: self._schema.get(name, pl.String()) for name in names})
         wrong = difference(self._schema, types)
         if wrong is None and len(names) != len(types):
             wrong = f"column {next(n for n in names if names.count(n) > 1)!r} is there twice"
         if wrong is not None:
-            message = f"Files: {path} does not have the columns of its source"
-            raise RunError(message, why=wrong, so=OTHER_COLUMNS)
+            raise UnreadFile(other_columns(wrong))
         return names
 
-    def _frame(
-        self, path: Path, texts: pl.Series, lines: pl.Series, names: Sequence[str]
-    ) -> pl.DataFrame:
-        frame = self._fitting(texts, names)
-        if frame is not None:
-            return frame
-        if self._unread is not None:
-            return self._told(path, texts, lines, names)
-        row = self._first_unfit(texts, names)
-        message = f"Files: line {lines[row]} of {path} does not have the columns of its source"
-        raise RunError(message, why=self._why(texts[row], names), so=_MEND)
+    def _frame(self, part: _Part, names: Sequence[str]) -> pl.DataFrame:
+        """The rows of a part, with the column for unread ones where there are such."""
+        if not part.no_text and (frame := self._fitting(part.texts, names)) is not None:
+            return frame.rechunk()
+        wrong = {**self._wrong(part.texts, names), **part.no_text}
+        kept = [at for at in range(len(part.texts)) if at not in wrong]
+        read = self._rows.parse(part.texts.gather(kept), names) if kept else None
+        unread = [part.told(at, wrong[at]) for at in sorted(wrong)]
+        told = unread_rows(unread, self._schema, self._unread)
+        both = pl.concat([told] if read is None else [read, told], how="diagonal")
+        places = pl.Series([*kept, *sorted(wrong)])
+        return both.select(*self._schema, self._unread)[places.arg_sort()].rechunk()
+
+    def _wrong(self, texts: pl.Series, names: Sequence[str]) -> dict[int, str]:
+        """Why some of these rows do not fit, by their places."""
+        plain = ((at, self._rows.plainly(text, names)) for at, text in enumerate(texts))
+        found = {at: why for at, why in plain if why is not None}
+        others = [at for at in range(len(texts)) if at not in found]
+        for at in self._unfit(texts, others, names):
+            found[at] = self._why(texts[at], names)
+        return found
+
+    def _unfit(self, texts: pl.Series, places: list[int], names: Sequence[str]) -> Iterator[int]:
+        """The places, among some, of rows that do not fit: by halves, down to single ones."""
+        if not places or self._fitting(texts.gather(places), names) is not None:
+            return
+        if len(places) == 1:
+            yield places[0]
+            return
+        middle = len(places) // 2
+        yield from self._unfit(texts, places[:middle], names)
+        yield from self._unfit(texts, places[middle:], names)
 
     def _fitting(self, texts: pl.Series, names: Sequence[str]) -> pl.DataFrame | None:
         """Rows that all fit, or None: each fits or not by itself alone."""
         try:
-            frame = self._rows.parse(texts, names)
+            return self._rows.parse(texts, names)
         except READ_REFUSALS:
             return None
-        if self._unread is None:
-            return frame
-        return frame.with_columns(pl.lit(None, UNREAD).alias(self._unread))
-
-    def _told(
-        self, path: Path, texts: pl.Series, lines: pl.Series, names: Sequence[str]
-    ) -> pl.DataFrame:
-        """Rows of which some do not fit: by halves, down to a single one."""
-        if len(texts) == 1:
-            told = {"file": str(path), "line": lines[0], "text": texts[0]}
-            told["why"] = self._why(texts[0], names)
-            nothing = pl.DataFrame({name: [None] for name in self._schema}, schema=self._schema)
-            return nothing.with_columns(pl.Series(self._unread, [told], dtype=UNREAD))
-        middle = len(texts) // 2
-        low = self._fitting(texts[:middle], names)
-        # If nothing is wrong in the one half, it is in the other.
-        rest = self._frame if low is None else self._told
-        if low is None:
-            low = self._told(path, texts[:middle], lines[:middle], names)
-        return low.vstack(rest(path, texts[middle:], lines[middle:], names))
-
-    def _first_unfit(self, texts: pl.Series, names: Sequence[str]) -> int:
-        """The first of some rows that does not fit, of which there is one."""
-        low, high = 0, len(texts)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._fitting(texts[low:middle], names) is None:
-                high = middle
-            else:
-                low = middle
-        return low
 
     def _why(self, text: str, names: Sequence[str]) -> str:
         """Why a row does not fit, by the rules of its format or else in the reader's own words."""
@@ -157,3 +146,23 @@ class TextReader:
         except READ_REFUSALS as error:
             return str(error).splitlines()[0]
         return "it cannot be read among its neighbours"
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some records of a block, one behind the other."""
+
+    path: Path
+    texts: pl.Series
+    lines: pl.Series
+    no_text: Mapping[int, str]
+    """Why some of them are no text, by their places here."""
+
+    def between(self, low: int, high: int) -> _Part:
+        """Those from one place to before another."""
+        inside = {at - low: why for at, why in self.no_text.items() if low <= at < high}
+        return _Part(self.path, self.texts[low:high], self.lines[low:high], inside)
+
+    def told(self, at: int, why: str) -> Unread:
+        """One of them, which could not be read."""
+        return Unread(str(self.path), self.lines[at], why, self.texts[at])

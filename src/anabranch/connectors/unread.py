@@ -8,7 +8,7 @@ not. In the frames of its source all its columns are null but one more, which th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import polars as pl
 
@@ -38,7 +38,13 @@ def unread_rows(rows: Sequence[Unread], schema: pl.Schema, name: str) -> pl.Data
     (None, {'file': 'a.csv', 'line': 2, 'why': "column 'n' is Int64, got 'x'", 'text': 'x'})
     """
     nothing = pl.DataFrame({each: [None] * len(rows) for each in schema}, schema=schema)
-    return nothing.with_columns(pl.Series(name, [asdict(row) for row in rows], dtype=UNREAD))
+    told = [asdict(replace(row, file=_text(row.file), why=_text(row.why))) for row in rows]
+    return nothing.with_columns(pl.Series(name, told, dtype=UNREAD))
+
+
+def _text(given: str) -> str:
+    """The same as text that can be written: names of files and values quoted may be anything."""
+    return given.encode("utf-8", "backslashreplace").decode()
 
 
 class UnreadFile(Exception):
@@ -48,3 +54,8 @@ class UnreadFile(Exception):
         """Say why."""
         super().__init__(why)
         self.why = why
+
+
+def other_columns(difference: str) -> str:
+    """Why a file with other columns than its source cannot be read."""
+    return f"it does not have the columns of its source: {difference}"
