@@ -123,6 +123,9 @@ class Sink(ABC):
     visible: ClassVar[Literal["commit", "early"]] = "commit"
     """When readers see rows: after their commit, or as soon as they are written."""
 
+    def require(self, schema: pl.Schema) -> None:  # noqa: B027 - a contract's default
+        """Refuse columns that it could not write by a ProgramError; called when `write` is."""
+
     @abstractmethod
     def write(self, batches: Iterable[pa.RecordBatch], epoch: int, attempt: str) -> Any:
         """Stage rows in a task; returns a JSON message by which `publish` finds them."""

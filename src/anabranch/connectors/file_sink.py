@@ -6,6 +6,8 @@
      +-- _staging/                         what tasks wrote and nobody has committed yet
           +-- 0000000004-<attempt>-<unique>.parquet
 
+With `partition_by` files are published in directories `column=value`, of which each has its own.
+
 A staged file is complete and on the disk before its message exists. Publishing gives it a second
 name, makes that durable, and only then removes the first: whatever dies in between, one of the two
 names is there, and doing it again ends in the same place.
@@ -19,13 +21,19 @@ import filecmp
 import os
 import re
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, final
 from uuid import uuid4
 
+import polars as pl
+
 from anabranch.connectors.base import Sink
 from anabranch.connectors.file_source import SUFFIXES, known_format
+from anabranch.connectors.partition_directories import PartitionDirectories, is_partition
+from anabranch.connectors.text_reader import TEXT_FORMATS
+from anabranch.connectors.text_types import require_text_types
 from anabranch.connectors.text_writer import CsvWriter, JsonWriter
 from anabranch.errors import CheckpointError, ProgramError, RunError
 
@@ -56,6 +64,9 @@ class Files(Sink):
     Exactly once: an epoch's files are named by the epoch. A reader that lists the directory sees
     whole files of committed epochs only; the files of one epoch appear one after the other. CSV and
     JSON Lines are written as the source `Files` reads them: it finds the same rows again.
+
+    With `partition_by`, a column or a list of them, rows are divided into directories by their
+    values, as Hive has them: `day=2026-01-31/part-...`. Rows of a directory keep their order.
     """
 
     def __init__(
@@ -64,6 +75,7 @@ class Files(Sink):
         *,
         format: str,  # noqa: A002 - the public contract
         compression: str | None = None,
+        partition_by: str | Sequence[str] | None = None,
     ) -> None:
         """Write below `path`, which is made when first needed."""
         # Tasks run elsewhere, where a relative path would mean another place.
@@ -73,15 +85,28 @@ class Files(Sink):
         if self._compression not in COMPRESSIONS[format]:
             message = f"Files: {format} cannot be compressed by {compression!r}"
             raise ProgramError(message, have=", ".join(COMPRESSIONS[format]))
+        self._partitions = None if partition_by is None else PartitionDirectories.by(partition_by)
         self._durable = True
         if self._root.exists() and not self._root.is_dir():
             message = f"Files: {path} is a file, not a directory to write into"
             raise ProgramError(message)
 
+    def require(self, schema: pl.Schema) -> None:
+        """Refuse columns that the format does not hold, or that rows cannot be partitioned by."""
+        if self._format in TEXT_FORMATS:
+            require_text_types(schema, self._format)
+        if self._partitions is not None:
+            self._partitions.require(schema)
+
     def write(
         self, batches: Iterable[pa.RecordBatch], epoch: int, attempt: str
     ) -> Mapping[str, Any]:
-        """Stage the rows in a file of their own, durably; no rows make no file."""
+        """Stage the rows in a file of their own, durably; no rows make no file.
+
+        Where they are partitioned, in one for each directory.
+        """
+        if self._partitions is not None:
+            return self._write_pieces(batches, self._partitions, epoch, attempt)
         tables = _groups(batches)
         first = next(tables, None)
         if first is None:
@@ -95,24 +120,53 @@ class Files(Sink):
             raise
         return {"staged": path.name, "rows": rows, "format": self._format}
 
+    def _write_pieces(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        partitions: PartitionDirectories,
+        epoch: int,
+        attempt: str,
+    ) -> Mapping[str, Any]:
+        # One file is open at a time, however many directories there are: the rows wait in memory,
+        # as they did in the task that gives them.
+        frames = [pl.DataFrame(batch) for batch in batches if batch.num_rows]
+        pieces, rows = list[list[str]](), 0
+        try:
+            for directories, frame in partitions.pieces(pl.concat(frames)) if frames else ():
+                table = frame.to_arrow()
+                pieces.append([self._new_name(epoch, attempt), directories])
+                path = self._staging / pieces[-1][0]
+                rows += self._write_file(path, table.schema, [table])
+        except BaseException:
+            with suppress(OSError):
+                for name, _ in pieces:
+                    (self._staging / name).unlink(missing_ok=True)
+            raise
+        return {"staged": pieces, "rows": rows, "format": self._format}
+
     def publish(self, messages: Sequence[Any], epoch: int) -> None:
         """Give the staged files of a committed epoch their places; done again, it changes nothing.
 
         A file that another run left in such a place is never overwritten.
         """
         moves = [
-            (self._staging / name, self._root / f"part-{epoch:010d}-{number:05d}{suffix}")
-            for number, (name, suffix) in enumerate(map(_checked, messages))
-            if name is not None
+            (
+                self._staging / piece.name,
+                self._root / piece.directories / f"part-{epoch:010d}-{number:05d}{piece.suffix}",
+            )
+            for number, pieces in enumerate(map(_checked, messages))
+            for piece in pieces
         ]
         if not moves:
             return
         with _telling("publish", self._root):
             for staged, final_place in moves:
+                _make_directory(final_place.parent)
                 _show(staged, final_place)
             # Before the first name goes, the second must be on the disk.
-            if self._durable:
-                _sync(self._root)
+            for directory in dict.fromkeys(place.parent for _, place in moves):
+                if self._durable:
+                    _sync(directory)
             for staged, _ in moves:
                 staged.unlink(missing_ok=True)
 
@@ -124,15 +178,14 @@ class Files(Sink):
 
     def abort(self, messages: Sequence[Any], epoch: int) -> None:  # noqa: ARG002
         """Remove staged files; published ones stay."""
-        names = [_checked(message)[0] for message in messages]
+        lost = [piece.name for message in messages for piece in _checked(message)]
         with _telling("clean up", self._staging):
-            for name in names:
-                if name is not None:
-                    (self._staging / name).unlink(missing_ok=True)
+            for name in lost:
+                (self._staging / name).unlink(missing_ok=True)
 
     def sweep(self, keep: Sequence[Any]) -> None:
         """Remove staged files that no message to keep names."""
-        kept = {name for name, _ in map(_checked, keep)}
+        kept = {piece.name for message in keep for piece in _checked(message)}
         with _telling("clean up", self._staging):
             for path in self._staging.glob("*") if self._staging.exists() else ():
                 if path.name not in kept:
@@ -240,17 +293,37 @@ def _same(staged: Path, place: Path) -> bool:
     return staged.samefile(place) or filecmp.cmp(staged, place, shallow=False)
 
 
-def _checked(message: object) -> tuple[str | None, str]:
-    """The staged name and the suffix in a message: it may come from a checkpoint anybody wrote."""
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A staged file, and where below the root it is to be."""
+
+    name: str
+    directories: str
+    suffix: str
+
+
+def _checked(message: object) -> list[_Piece]:
+    """What a message says was staged: it may come from a checkpoint anybody wrote."""
     match message:
         case {"staged": None, "rows": 0}:
-            return None, ""
+            return []
         case {"staged": str(name), "format": str(format)} if (
             _PLAIN.fullmatch(name) and format in SUFFIXES
         ):
-            return name, SUFFIXES[format][0]
+            return [_Piece(name, "", SUFFIXES[format][0])]
+        case {"staged": list(pieces), "format": str(format)} if format in SUFFIXES and all(
+            map(_is_piece, pieces)
+        ):
+            return [_Piece(name, under, SUFFIXES[format][0]) for name, under in pieces]
     text = "a message of a Files sink cannot be read"
     raise CheckpointError(text, why=f"it names no staged file: {message!r}")
+
+
+def _is_piece(piece: object) -> bool:
+    match piece:
+        case [str(name), str(directories)]:
+            return _PLAIN.fullmatch(name) is not None and is_partition(directories)
+    return False
 
 
 def _make_directory(path: Path) -> None:

@@ -247,7 +247,7 @@ class Stream:
     def write(self, sink: Sink, *, name: str | None = None, ordered: bool = True) -> None:
         """Write rows to a sink; its name is the sink's own where it has one."""
         chosen = name if name is not None else getattr(sink, "name", None)
-        self._add("write", chosen, lambda b: Write.over(b, sink, ordered))
+        self._add("write", chosen, lambda b: Write.over(b, sink, self.schema, ordered))
 
     @property
     def dead_letters(self) -> Stream:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, ClassVar, Self
 
+import polars as pl
+
 from anabranch.connectors.base import Sink, Source
 from anabranch.errors import ProgramError
 from anabranch.program.durations import parse_duration
@@ -102,8 +104,8 @@ class Write(Operator):
     kind: ClassVar[str] = "write"
 
     @classmethod
-    def over(cls, base: Base, sink: Sink, ordered: Any) -> Self:
-        """Write a stream to a sink."""
+    def over(cls, base: Base, sink: Sink, schema: pl.Schema, ordered: Any) -> Self:
+        """Write a stream of these columns to a sink."""
         if not isinstance(sink, Sink):
             message = f"{base.name}: not a sink: {sink!r}"
             so = "use ab.sinks.Memory, Files, ..., or derive from ab.sinks.Sink"
@@ -111,6 +113,7 @@ class Write(Operator):
         if not isinstance(ordered, bool):
             message = f"{base.name}: ordered must be True or False, got {ordered!r}"
             raise ProgramError(message)
+        sink.require(schema)
         return cls(base, {}, sink, ordered)
 
     @property
