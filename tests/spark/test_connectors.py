@@ -8,6 +8,7 @@ import pytest
 import anabranch as ab
 from anabranch.errors import RunError
 from anabranch.testing import assert_same_rows, run_sequential
+from tests.connectors.test_unread_runs import SCHEMA, torn
 from tests.runtime.programs import PROGRAMS
 from tests.runtime.test_inline import written
 from tests.spark.test_spine import ended, promptly
@@ -173,3 +174,40 @@ def test_text_files_are_read_and_written(given, made_of, spark_context, tmp_path
     assert_same_rows(
         expected, [row for split in splits for row in found.frame(split).rows(named=True)]
     )
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_what_cannot_be_read_is_told_and_spark_reads_what_was_partitioned(
+    suffix, spark_context, tmp_path
+):
+    from pyspark.sql import SparkSession
+
+    torn(tmp_path, suffix)
+    source = ab.sources.Files(tmp_path / "in", format=suffix, schema=SCHEMA, bounded=True)
+    program = ab.Program("torn")
+    read = program.read(source, name="in", event_time="t", on_error="dead_letter")
+    letters = ab.sinks.Files(tmp_path / "letters", format="parquet")
+    read.dead_letters.write(letters, name="letters")
+    day = pl.when(pl.col("n") % 4 > 0).then(pl.format("ü/{}=%", pl.col("n") % 2))
+    out = ab.sinks.Files(tmp_path / "out", format="parquet", partition_by=["day", "k"])
+    read.with_columns(day=day).write(out, name="out")
+
+    ended(
+        program.start(
+            spark_context,
+            trigger=ab.available_now(3),
+            checkpoint=tmp_path / "ckpt",
+            parallelism=2,
+        )
+    )
+
+    expected = run_sequential(program, log=tmp_path / "ckpt")
+    assert 3 <= len(expected["letters"])
+    assert_same_rows(expected["letters"], written(tmp_path / "letters"))
+    columns = list(expected["out"][0])
+    # Spark's own time zone would show in timestamps, so those are left out.
+    found = SparkSession(spark_context).read.parquet(str(tmp_path / "out")).drop("t").collect()
+    rows = sorted(({**each.asDict(), "t": None} for each in found), key=lambda row: row["n"])
+    assert [{**row, "t": None} for row in expected["out"]] == [
+        {name: row[name] for name in columns} for row in rows
+    ]
