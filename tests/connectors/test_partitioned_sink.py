@@ -1,5 +1,6 @@
 """Rows in directories by the values of columns: what others read there, and what a crash leaves."""
 
+import errno
 import json
 import os
 from datetime import date, datetime
@@ -241,6 +242,24 @@ def test_a_strange_message_is_refused_before_anything_is_done(tmp_path, pieces):
         with pytest.raises(CheckpointError, match=r"^a message of a Files sink cannot be read"):
             act()
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("good", [0, 3])
+def test_a_full_disk_fails_the_task_and_leaves_no_piece(tmp_path, monkeypatch, good):
+    sink = Files(tmp_path, format="parquet", partition_by="k")
+    stage(sink, pl.DataFrame({"k": ["a"], "n": [0]}), attempt="before")
+    before, left, sync = staging(tmp_path), [None] * good, os.fsync
+
+    def full(handle):
+        if not left:
+            raise OSError(errno.ENOSPC, "injected")
+        left.pop()
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(RunError, match="make room on that disk"):
+        stage(sink, pl.DataFrame({"k": ["a", "b", "c"], "n": [0, 1, 2]}))
+    assert before == staging(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", NULL])
