@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from anabranch.connectors.column_reader import COLUMN_FORMATS
 from anabranch.connectors.file_source import Files
 from anabranch.connectors.rows import BATCH_ROWS
 from anabranch.errors import CheckpointError, ProgramError, RunError
@@ -343,6 +342,9 @@ def test_a_file_that_was_cut_is_no_bad_one_when_it_is_damaged_but_a_changed_one(
         source.limit(0, middle, end, 5)
 
 
+OPENERS = {"parquet": (pl.LazyFrame, "collect_schema"), "arrow": (pa, "OSFile")}
+
+
 def test_a_file_that_the_system_does_not_let_read_is_no_bad_one(tmp_path, suffix, monkeypatch):
     put(tmp_path / f"a.{suffix}", [1])
     source = Files(tmp_path)
@@ -352,9 +354,17 @@ def test_a_file_that_the_system_does_not_let_read_is_no_bad_one(tmp_path, suffix
     def refused(*_):
         raise PermissionError(errno.EACCES, "not for you")
 
-    monkeypatch.setattr(type(COLUMN_FORMATS[suffix]), "schema", refused)
+    monkeypatch.setattr(*OPENERS[suffix], refused)
     with pytest.raises(RunError, match=rf"^Files: .*/a\.{suffix} cannot be read\n.*not for you"):
         between(source, [0, 0], end)
+
+
+def test_names_of_files_are_no_patterns(tmp_path, suffix):
+    put(tmp_path / f"a[1]*?.{suffix}", [1, 2])
+    source = Files(tmp_path)
+    (split,) = source.plan({}, source.latest())
+
+    assert [1, 2] == source.frame(split)["n"].to_list() == everything(source)
 
 
 def test_a_vanished_file_is_named(tmp_path, suffix):

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class ColumnReader(Protocol):
     """What is asked of a format whose files hold columns, and say their types and rows."""
 
-    def schema(self, path: Path) -> pa.Schema:
-        """The columns and types of a file."""
+    def types(self, path: Path) -> pl.Schema:
+        """The columns and types of a file, told by its ends; `UnreadFile` if they cannot be."""
         ...
 
     def count(self, path: Path) -> int:
@@ -38,10 +38,8 @@ class ColumnReader(Protocol):
 class _Parquet:
     """Rows are counted in the footer, and whole row groups skipped."""
 
-    def schema(self, path: Path) -> pa.Schema:
-        from pyarrow import parquet
-
-        return parquet.read_schema(path)
+    def types(self, path: Path) -> pl.Schema:
+        return _scanned_types(_scan(path))
 
     def count(self, path: Path) -> int:
         from pyarrow import parquet
@@ -67,11 +65,19 @@ class _Parquet:
 class _Arrow:
     """An Arrow IPC file, not mapped: touching the map of a file that shrank ends the process."""
 
-    def schema(self, path: Path) -> pa.Schema:
+    def types(self, path: Path) -> pl.Schema:
         import pyarrow as pa
 
-        with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
-            return reader.schema
+        try:
+            with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
+                return pl.DataFrame(reader.schema.empty_table()).schema
+        except (pa.ArrowException, TypeError, ValueError, pl.exceptions.PolarsError) as error:
+            raise UnreadFile(first_line(error)) from error
+        except OSError as error:
+            # What the system says of a file has a number; what Arrow says of its content has none.
+            if error.errno is not None:
+                raise
+            raise UnreadFile(first_line(error)) from error
 
     def count(self, path: Path) -> int:
         import pyarrow as pa
@@ -91,28 +97,30 @@ class _Arrow:
 
 def require_columns(reader: ColumnReader, path: Path, schema: pl.Schema) -> None:
     """Raise `UnreadFile` for a file that is not whole, or has other columns or types than these."""
-    import pyarrow as pa
+    _require(schema, reader.types(path))
 
-    try:
-        found = polars_types(reader.schema(path))
-    except pa.ArrowException as error:
-        raise UnreadFile(first_line(error)) from error
-    except OSError as error:
-        # What the system says of a file has a number; what Arrow says of its content has none.
-        if error.errno is not None:
-            raise
-        raise UnreadFile(first_line(error)) from error
+
+def scanned(path: Path, schema: pl.Schema) -> pl.LazyFrame:
+    """A Parquet file as Polars reads it, if it has these columns; else `UnreadFile`."""
+    lazy = _scan(path)
+    _require(schema, _scanned_types(lazy))
+    return lazy
+
+
+def _require(schema: pl.Schema, found: pl.Schema) -> None:
     if wrong := difference(schema, found):
         raise UnreadFile(other_columns(wrong))
 
 
-def polars_types(schema: pa.Schema) -> pl.Schema:
-    """The columns of a file as Polars has them; `UnreadFile` where it cannot."""
+def _scan(path: Path) -> pl.LazyFrame:
+    return pl.scan_parquet(path, glob=False)  # names of files may hold brackets and stars
+
+
+def _scanned_types(lazy: pl.LazyFrame) -> pl.Schema:
     try:
-        return pl.DataFrame(schema.empty_table()).schema
-    except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
-        why = f"it has a column that Polars cannot hold: {first_line(error)}"
-        raise UnreadFile(why) from error
+        return lazy.collect_schema()
+    except pl.exceptions.PolarsError as error:  # what the system refuses is an OSError
+        raise UnreadFile(first_line(error)) from error
 
 
 def first_line(error: Exception) -> str:

@@ -18,8 +18,8 @@ from anabranch.connectors.column_reader import (
     COLUMN_FORMATS,
     ColumnReader,
     first_line,
-    polars_types,
     require_columns,
+    scanned,
 )
 from anabranch.connectors.file_names import checked, remembered
 from anabranch.connectors.rows import declared
@@ -200,17 +200,12 @@ class Files(Source):
         if self._format != "parquet":
             return super().frame(split, columns)
         with _reading(self._root / checked(split["file"])) as path:
+            names, low, high = list(columns or self.schema), split["from"], split["to"]
             try:
-                require_columns(self._reader, path, self.schema)
+                lazy = scanned(path, self.schema)
             except UnreadFile as error:
-                told = self._unread_file(path, split, error)
-                return told.select([*(columns or self.schema), self.unread])
-            return self._parquet(path, split, list(columns or self.schema))
-
-    def _parquet(self, path: Path, split: Mapping[str, Any], columns: list[str]) -> pl.DataFrame:
-        low, high = split["from"], split["to"]
-        rows = None if high is None else high - low
-        frame = pl.scan_parquet(path).select(columns).slice(low, rows).collect()
+                return self._unread_file(path, split, error).select([*names, self.unread])
+            frame = lazy.select(names).slice(low, None if high is None else high - low).collect()
         if high is not None:
             _check_rows(path, low + frame.height, high)
         return frame
@@ -228,7 +223,7 @@ class Files(Source):
             raise ProgramError(message, so='pass schema={"column": pl.Int64, ...}')
         with _reading(self._root / first) as path:
             try:
-                return polars_types(self._reader.schema(path))
+                return self._reader.types(path)
             except UnreadFile as error:
                 message = f"Files: {path} cannot be read"
                 raise RunError(message, why=error.why) from error
