@@ -67,7 +67,8 @@ class Program:
         """Read a source. `event_time` names the column that says when a record happened.
 
         Records may be up to `lateness` out of order; a partition that is empty for `idle_timeout`
-        no longer holds the watermark; a null event time obeys `on_error`.
+        no longer holds the watermark. A row that the source could not read, and a null event time,
+        obey `on_error`: they end the run, are left out and counted, or are `dead_letters`.
         """
         made = self._builder.add(
             "read",
