@@ -1,7 +1,10 @@
 """What all tests share: no sleeping, no Spark outside tests/spark, golden texts."""
 
+import logging
 import sys
 import time
+import urllib.request
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ settings.load_profile("settled")
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
+BUCKETS = count(1)
 
 
 def pytest_addoption(parser):
@@ -40,6 +44,43 @@ def _no_waiting(request, monkeypatch):
     monkeypatch.setattr(time, "sleep", sleep)
     if request.node.get_closest_marker("spark") is None:
         monkeypatch.setenv("JAVA_HOME", "/nonexistent")
+
+
+@pytest.fixture(scope="session")
+def s3_server():
+    """A server that speaks S3's protocol, on this host alone; yields its address."""
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # not a line a request
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def s3_environment(s3_server):
+    """What a process must have in its environment to use that server."""
+    return {
+        "AWS_ENDPOINT_URL": s3_server,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+@pytest.fixture
+def bucket(s3_server, s3_environment, monkeypatch):
+    """The URL of a bucket of the test's own, in which nothing is."""
+    for name, value in s3_environment.items():
+        monkeypatch.setenv(name, value)
+    name = f"bucket-{next(BUCKETS)}"
+    request = urllib.request.Request(f"{s3_server}/{name}", method="PUT")
+    urllib.request.urlopen(request).close()
+    return f"s3://{name}"
 
 
 @pytest.fixture

@@ -113,6 +113,17 @@ def job_timeout(env: Mapping[str, str] | None = None) -> float | None:
     return seconds
 
 
+def objects_over_http(scheme: str, env: Mapping[str, str] | None = None) -> bool:
+    """Whether an object store may be talked to without encryption, as obstore's variables say.
+
+    >>> objects_over_http("s3", {}), objects_over_http("s3", {"AWS_ALLOW_HTTP": "true"})
+    (False, True)
+    """
+    env = environment() if env is None else env
+    whose = {"s3": "AWS", "gs": "GOOGLE"}.get(scheme, "AZURE")
+    return env.get(f"{whose}_ALLOW_HTTP", "").lower() in ("true", "1", "yes", "on", "y")
+
+
 def outlets(env: Mapping[str, str] | None = None) -> Outlets:
     """Where queries tell of themselves.
 

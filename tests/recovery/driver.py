@@ -115,7 +115,7 @@ def say(text):
 
 def main(options):
     home, moments = Path(options["home"]), Moments(options.get("hold"), options.get("rescale"))
-    vars(assembly)["LocalStore"] = telling_store(moments)
+    vars(assembly)["store_at"] = telling_store(moments)
     sink = TellingSink(ab.sinks.Files(home / "out", format="parquet"), moments)
     made, lanes = program(options["name"], home, sink), options.get("lanes", 2)
     settings = Settings(
@@ -129,7 +129,7 @@ def main(options):
         begin(master=options["master"], lanes=lanes)
         query = start_on_spark(made.freeze(), settings, None, options["master"], {}, "")
     else:
-        vars(tasks)["LocalStore"] = telling_store(moments)
+        vars(tasks)["store_at"] = telling_store(moments)
         settings = replace(settings, keep=None)
         query = start(made.freeze(), settings, InlineExecutor(options.get("seed", 0)))
     moments.query = query

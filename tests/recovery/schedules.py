@@ -196,8 +196,8 @@ def run_schedule(schedule, tmp_path, monkeypatch):
 def _live(schedule, life, number, tmp_path, monkeypatch):
     """One life; whether it came to the end of its input."""
     bomb = Bomb(life)
-    monkeypatch.setattr(assembly, "LocalStore", _store(bomb, "driver"))
-    monkeypatch.setattr(tasks, "LocalStore", _store(bomb, "task"))
+    monkeypatch.setattr(assembly, "store_at", _store(bomb, "driver"))
+    monkeypatch.setattr(tasks, "store_at", _store(bomb, "task"))
     sink = ExplodingSink(ab.sinks.Files(tmp_path / "out", format="parquet"), bomb)
     graph = schedule.program(tmp_path, sink).freeze()
     settings = Settings(

@@ -77,8 +77,8 @@ def test_a_disk_that_is_full_at_any_write_ends_the_run_and_the_next_goes_on(
 ):
     FullStore.left = room
     with monkeypatch.context() as patched:
-        patched.setattr(assembly, "LocalStore", FullStore)
-        patched.setattr(tasks, "LocalStore", FullStore)
+        patched.setattr(assembly, "store_at", FullStore)
+        patched.setattr(tasks, "store_at", FullStore)
         try:
             live(made("fraud", tmp_path), tmp_path / "ckpt")
         except RunError as error:

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from anabranch.errors import RunError
+from anabranch.state.object_store import ObjectStore
 from anabranch.state.store import AlreadyThere, LocalStore, Missing
+from anabranch.state.stores import place_of, store_at
 
 DURABILITIES = ("process", "power")
 
@@ -18,58 +20,68 @@ def store(request, tmp_path):
     return LocalStore(tmp_path / "ckpt", request.param)
 
 
+@pytest.fixture(params=[*DURABILITIES, "objects"])
+def any_store(request, tmp_path):
+    """A store of every kind: what holds of `Store` holds of all."""
+    if request.param != "objects":
+        return LocalStore(tmp_path / "ckpt", request.param)
+    return store_at(place_of(f"{request.getfixturevalue('bucket')}/queries/one"))
+
+
 def temporary_files(store):
+    if isinstance(store, ObjectStore):
+        return sorted({*store._bucket.sizes("")} - {*store.list("")})
     return [path for path in Path(store.root).rglob("*") if path.name.startswith(".tmp-")]
 
 
-def test_what_was_created_is_read(store):
-    store.create("state/count/1.delta", b"\0\1")
-    store.create("metadata", b"")
+def test_what_was_created_is_read(any_store):
+    any_store.create("state/count/1.delta", b"\0\1")
+    any_store.create("metadata", b"")
 
-    assert b"\0\1" == store.read("state/count/1.delta")
-    assert b"" == store.read("metadata")
-    assert store.exists("metadata")
-    assert not store.exists("commits/1")
-    assert [] == temporary_files(store)
+    assert b"\0\1" == any_store.read("state/count/1.delta")
+    assert b"" == any_store.read("metadata")
+    assert any_store.exists("metadata")
+    assert not any_store.exists("commits/1")
+    assert [] == temporary_files(any_store)
 
 
-def test_a_name_is_created_once(store):
-    store.create("commits/1", b"first")
+def test_a_name_is_created_once(any_store):
+    any_store.create("commits/1", b"first")
 
     with pytest.raises(AlreadyThere, match=r"^commits/1$"):
-        store.create("commits/1", b"second")
+        any_store.create("commits/1", b"second")
 
-    assert b"first" == store.read("commits/1")
-    assert [] == temporary_files(store)
+    assert b"first" == any_store.read("commits/1")
+    assert [] == temporary_files(any_store)
 
 
-def test_what_is_not_there_is_missing(store):
-    store.create("commits/1", b"")
+def test_what_is_not_there_is_missing(any_store):
+    any_store.create("commits/1", b"")
 
     for path in ("commits/2", "nothing/2", "metadata"):
         with pytest.raises(Missing):
-            store.read(path)
+            any_store.read(path)
 
 
-def test_listing_is_by_prefix_and_sorted(store):
+def test_listing_is_by_prefix_and_sorted(any_store):
     for path in ("b/2", "b/10", "a", "b/c/1", "bc/1"):
-        store.create(path, b"")
+        any_store.create(path, b"")
 
-    assert ["a", "b/10", "b/2", "b/c/1", "bc/1"] == store.list("")
-    assert ["b/10", "b/2", "b/c/1"] == store.list("b/")
-    assert ["b/10"] == store.list("b/1")
-    assert ["b/10", "b/2", "b/c/1", "bc/1"] == store.list("b")
-    assert [] == store.list("nothing/")
+    assert ["a", "b/10", "b/2", "b/c/1", "bc/1"] == any_store.list("")
+    assert ["b/10", "b/2", "b/c/1"] == any_store.list("b/")
+    assert ["b/10"] == any_store.list("b/1")
+    assert ["b/10", "b/2", "b/c/1", "bc/1"] == any_store.list("b")
+    assert [] == any_store.list("nothing/")
 
 
-def test_deleting_twice_is_deleting_once(store):
-    store.create("commits/1", b"")
+def test_deleting_twice_is_deleting_once(any_store):
+    any_store.create("commits/1", b"")
 
-    store.delete("commits/1")
-    store.delete("commits/1")
-    store.delete("nothing/1")
+    any_store.delete("commits/1")
+    any_store.delete("commits/1")
+    any_store.delete("nothing/1")
 
-    assert [] == store.list("")
+    assert [] == any_store.list("")
 
 
 def test_the_root_is_its_owners_alone(store):
@@ -83,7 +95,8 @@ def test_the_root_is_its_owners_alone(store):
     "path",
     ["../out", "a/../../out", "/etc/passwd", "a//b", "", ".", ".tmp-x", "a/.b", "a b", "a\n"],
 )
-def test_a_path_that_leads_elsewhere_is_refused(store, path):
+def test_a_path_that_leads_elsewhere_is_refused(any_store, path):
+    store = any_store
     for do in (store.read, store.delete, store.exists, lambda path: store.create(path, b"")):
         with pytest.raises(ValueError, match="not a path in a checkpoint"):
             do(path)
@@ -165,13 +178,21 @@ def test_what_a_crash_left_is_not_listed_and_is_swept(store):
     assert ["commits/1"] == store.list("")
 
 
-def test_it_travels(store):
-    store.create("a", b"x")
+def test_it_travels(any_store):
+    any_store.create("metadata", b"x")
 
-    copy = pickle.loads(pickle.dumps(store))
+    copy = pickle.loads(pickle.dumps(any_store))
 
-    assert b"x" == copy.read("a")
-    assert store.durability == copy.durability
+    assert b"x" == copy.read("metadata")
+    assert repr(any_store) == repr(copy)
+
+
+def test_sizes_are_those_of_the_files(any_store):
+    for path, size in {"metadata": 0, "state/a/1": 3, "state/b/1": 5}.items():
+        any_store.create(path, b"x" * size)
+
+    assert {"metadata": 0, "state/a/1": 3, "state/b/1": 5} == any_store.sizes("")
+    assert {"state/b/1": 5} == any_store.sizes("state/b")
 
 
 def failing(monkeypatch, name, code, *, when=lambda *_, **__: True):

@@ -108,9 +108,10 @@ class Program:
         """Run on Spark: the one given, else one of our own.
 
         An epoch a second unless `trigger` says otherwise. With a `checkpoint` a later start goes
-        on where this one ended; without, all is forgotten at the end. `parallelism` is the number
-        of lanes. `durability`: what is committed outlives the process, or a loss of power too.
-        `goal`, a latency to aim at, is for queries that share a session.
+        on where this one ended; without, all is forgotten at the end. It is a directory, or a place
+        in an object store, such as `s3://bucket/path`. `parallelism` is the number of lanes.
+        `durability`: what is committed outlives the process, or a loss of power too. `goal`, a
+        latency to aim at, is for queries that share a session.
         """
         if goal is not None:
             message = "start: goal is for several queries on one Spark, which cannot be had yet"
@@ -118,6 +119,9 @@ class Program:
         graph, explanation = self.freeze(), self.explain()
         timeout, outlets = config.job_timeout(), config.outlets()
         lanes = None if parallelism == "auto" else parallelism
+        from anabranch.state.stores import place_of
+
+        place = None if checkpoint is None else place_of(checkpoint)
         # What runs programs is loaded when one runs: writing one must not wait for it. Spark's
         # processes get up meanwhile.
         from anabranch.spark.session import begin
@@ -128,7 +132,7 @@ class Program:
 
         settings = Settings(
             trigger or epochs(),
-            None if checkpoint is None else Path(checkpoint),
+            place,
             lanes,
             slices,
             durability,

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from os import PathLike
-from pathlib import Path
 from typing import Any, final
 
 from anabranch.errors import AnabranchError, RunError
@@ -18,6 +17,7 @@ from anabranch.observe.watching import Watching
 from anabranch.observe.why import why
 from anabranch.runtime.loop import Loop
 from anabranch.runtime.savepoint import savepoint
+from anabranch.state.stores import place_of
 
 _POLL_S = 0.02
 """How long a query without work waits before it looks at its source again."""
@@ -150,11 +150,12 @@ class Query:
 
         The query goes on. A program that is started with `checkpoint=path` goes on from there.
         """
+        target = place_of(path)
         taken, failed = threading.Event(), list[AnabranchError]()
 
         def take() -> None:
             try:
-                savepoint(self._loop.checkpoint, Path(path))
+                savepoint(self._loop.checkpoint, target)
             except AnabranchError as error:
                 failed.append(error)
             finally:

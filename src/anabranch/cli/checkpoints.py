@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
-from anabranch.errors import CheckpointError
+from anabranch.errors import CheckpointError, ProgramError
 from anabranch.observe.checkpoint import COMMITTED_AT
-from anabranch.state.layout import METADATA, Commit, Metadata
+from anabranch.state.layout import METADATA, STATE, Commit, Metadata
 from anabranch.state.recovery import Recovered, recover
-from anabranch.state.store import LocalStore, Missing
+from anabranch.state.store import Missing, Store
+from anabranch.state.stores import Place, checkpoint_at, place_of
 
 _LOOKS = 3
 
@@ -61,26 +63,36 @@ class Seen:
     """Epochs that are committed and may not be visible yet, counted for each sink."""
 
 
-def seen(directory: Path) -> Seen:
+def place(given: str) -> Place:
+    """Where a checkpoint is, as an argument of the command line."""
+    try:
+        return place_of(given)
+    except ProgramError as error:
+        # There is no line of a program to blame.
+        raise argparse.ArgumentTypeError("; ".join(filter(None, (error.what, error.so)))) from error
+
+
+def seen(directory: Place) -> Seen:
     """Look into a checkpoint, of a query that runs or of one that has ended.
 
     Raises:
         CheckpointError: It is none, or damaged.
     """
-    if not (directory / METADATA).is_file():
+    store = checkpoint_at(directory)
+    if store is None:
         message = f"{directory} is no checkpoint: it has no file {METADATA!r}"
         raise CheckpointError(message, so="pass the directory that was given as checkpoint=")
     for _ in range(_LOOKS - 1):
         # A query that runs clears away what it no longer needs: what was listed may be gone.
-        with suppress(CheckpointError, Missing, FileNotFoundError):
-            return _read(directory)
-    return _read(directory)
+        with suppress(CheckpointError, Missing):
+            return _read(store)
+    return _read(store)
 
 
-def _read(directory: Path) -> Seen:
-    store = LocalStore(directory)
+def _read(store: Store) -> Seen:
     metadata = Metadata.from_bytes(METADATA, store.read(METADATA))
     found = recover(store)
+    sizes = store.sizes(STATE) if found.chains else {}
     commit = found.commit
     return Seen(
         metadata.program,
@@ -94,7 +106,7 @@ def _read(directory: Path) -> Seen:
         0 if commit is None else len(commit.owners),
         _rate(found),
         () if commit is None else tuple(_source(name, commit) for name in commit.positions),
-        tuple(_operator(name, found, directory) for name in sorted(found.chains)),
+        tuple(_operator(name, found, sizes) for name in sorted(found.chains)),
         len(found.unpublished),
     )
 
@@ -104,9 +116,9 @@ def _source(name: str, commit: Commit) -> Source:
     return Source(name, rows, len(commit.positions[name]), commit.watermarks.get(name))
 
 
-def _operator(name: str, found: Recovered, directory: Path) -> Operator:
+def _operator(name: str, found: Recovered, sizes: Mapping[str, int]) -> Operator:
     links = found.chains[name]
-    size = sum((directory / link.path).stat().st_size for link in links)
+    size = sum(sizes.get(link.path, 0) for link in links)
     return Operator(name, len({link.lane for link in links}), len(links), size)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -16,6 +15,7 @@ from anabranch.api.program import Program
 from anabranch.api.query import Query
 from anabranch.clock import Clock, SystemClock
 from anabranch.epoch.triggers import Trigger
+from anabranch.state.stores import Place
 
 _REFRESH_S = 0.2
 
@@ -25,7 +25,7 @@ class Options:
     """How programs are run."""
 
     trigger: Trigger | None
-    checkpoint: Path | None
+    checkpoint: Place | None
     parallelism: int | None
     master: str
     conf: Mapping[str, str]
@@ -66,7 +66,7 @@ def _start(program: Program, options: Options, count: int) -> Query:
         checkpoint = checkpoint / program.name
     return program.start(
         trigger=options.trigger,
-        checkpoint=checkpoint,
+        checkpoint=None if checkpoint is None else str(checkpoint),
         parallelism="auto" if options.parallelism is None else options.parallelism,
         master=options.master,
         conf=options.conf,

@@ -6,11 +6,11 @@ import argparse
 import dataclasses
 import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from anabranch import config
 from anabranch.api.program import Program
+from anabranch.cli.checkpoints import place
 from anabranch.cli.on_spark import Options, run_on_spark
 from anabranch.cli.programs import load
 from anabranch.cli.sequentially import NOTICE, run_to_sinks
@@ -41,7 +41,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--checkpoint",
-        type=Path,
+        type=place,
         metavar="DIR",
         help="go on from here, and leave off here; of several programs, a directory in it for each "
         "(default: one that is removed at the end)",

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
-from anabranch.cli.checkpoints import Seen, Source, seen
+from anabranch.cli.checkpoints import Seen, Source, place, seen
 from anabranch.observe.shown import moment
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    command.add_argument("directory", type=Path, metavar="DIR", help="a checkpoint")
+    command.add_argument("directory", type=place, metavar="DIR", help="a checkpoint")
     command.set_defaults(call=state)
 
 

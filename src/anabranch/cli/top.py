@@ -7,14 +7,13 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from anabranch.cli.checkpoints import Seen, seen
+from anabranch.cli.checkpoints import Seen, place, seen
 from anabranch.clock import Clock, SystemClock
 from anabranch.observe.shown import length, moment
 
@@ -27,7 +26,7 @@ _WIDE = 200
 def arguments(command: argparse.ArgumentParser) -> None:
     """The options of the command."""
     command.add_argument(
-        "directory", type=Path, nargs="+", metavar="DIR", help="the checkpoint of a running query"
+        "directory", type=place, nargs="+", metavar="DIR", help="the checkpoint of a running query"
     )
     command.add_argument(
         "--every", type=_seconds, default=1.0, metavar="S", help="seconds between looks (1)"

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
+from anabranch.cli.checkpoints import place
 from anabranch.observe.checkpoint import why_of
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """The options of the command."""
     command.add_argument(
-        "directory", type=Path, metavar="DIR", help="the checkpoint of a query, running or not"
+        "directory", type=place, metavar="DIR", help="the checkpoint of a query, running or not"
     )
     command.set_defaults(call=why)
 

@@ -15,7 +15,8 @@ from anabranch.observe.facts import EpochFacts, Facts, SourceFacts
 from anabranch.observe.why import why
 from anabranch.state.layout import METADATA, Commit, EpochPlan, Metadata
 from anabranch.state.recovery import Recovered, read_plan, recover
-from anabranch.state.store import LocalStore, Missing
+from anabranch.state.store import Missing, Store
+from anabranch.state.stores import Place, checkpoint_at, place_of
 
 COMMITTED_AT = "committedAt"
 """When a commit was made, among its statistics: microseconds since 1970."""
@@ -23,30 +24,30 @@ COMMITTED_AT = "committedAt"
 _LOOKS = 3
 
 
-def why_of(directory: str | Path, clock: Clock | None = None) -> str:
+def why_of(directory: str | Path | Place, clock: Clock | None = None) -> str:
     """What the query of a checkpoint waits for, as far as its files tell.
 
     It may be running: what it writes meanwhile is seen or not. Its program is not known here, so
     neither are the operators that wait nor what is allowed to be late.
     """
-    return why(facts_of(Path(directory), clock or SystemClock()))
+    return why(facts_of(place_of(directory), clock or SystemClock()))
 
 
-def facts_of(directory: Path, clock: Clock) -> Facts:
+def facts_of(directory: Place, clock: Clock) -> Facts:
     """What the files of a checkpoint tell. Moments are the wall's."""
-    if not (directory / METADATA).is_file():
+    store = checkpoint_at(directory)
+    if store is None:
         message = f"{directory} is no checkpoint: it has no {METADATA}"
         so = "pass the directory that was given as checkpoint="
         raise CheckpointError(message, so=so)
     for _ in range(_LOOKS - 1):
         # A query that runs clears away what it no longer needs: what was seen may be gone.
         with suppress(CheckpointError, Missing):
-            return _read(directory, clock)
-    return _read(directory, clock)
+            return _read(store, clock)
+    return _read(store, clock)
 
 
-def _read(directory: Path, clock: Clock) -> Facts:
-    store = LocalStore(directory)
+def _read(store: Store, clock: Clock) -> Facts:
     metadata = Metadata.from_bytes(METADATA, store.read(METADATA))
     recovered = recover(store)
     commit = recovered.commit
@@ -65,7 +66,7 @@ def _read(directory: Path, clock: Clock) -> Facts:
     )
 
 
-def _sources(recovered: Recovered, store: LocalStore) -> tuple[SourceFacts, ...]:
+def _sources(recovered: Recovered, store: Store) -> tuple[SourceFacts, ...]:
     """The sources that something was read from, in the order of their names' first epochs."""
     commit = recovered.commit
     if commit is None:

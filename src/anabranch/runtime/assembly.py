@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from anabranch.clock import Clock
@@ -45,9 +45,11 @@ from anabranch.state.commits import Commits
 from anabranch.state.delta import SLICE
 from anabranch.state.description import Description
 from anabranch.state.layout import EpochPlan
+from anabranch.state.object_store import ObjectStore
 from anabranch.state.recovery import Recovered, read_delta, read_description
 from anabranch.state.slices import Owners
-from anabranch.state.store import LocalStore
+from anabranch.state.store import Store
+from anabranch.state.stores import Place, store_at
 
 _T = TypeVar("_T")
 
@@ -57,7 +59,7 @@ class Settings:
     """How a query is to run."""
 
     trigger: Trigger
-    checkpoint: Path | None = None
+    checkpoint: Place | None = None
     lanes: int | None = None
     """None: as many as tasks run at a time."""
     slices: int = 128
@@ -100,7 +102,7 @@ def assemble(
     settings: Settings,
     executor: Executor,
     clock: Clock,
-    open_store: Callable[[Path, Durability], LocalStore] | None = None,
+    open_store: Callable[[Any, Durability], Store] | None = None,
 ) -> Assembled:
     """Put a query together; whatever was opened is closed again if it cannot be.
 
@@ -109,7 +111,9 @@ def assemble(
     plan = plan_of(graph)
     with ExitStack() as stack:
         root = _checkpoint(settings, stack)
-        store = (open_store or LocalStore)(root, settings.durability)
+        store = (open_store or store_at)(root, settings.durability)
+        if isinstance(store, ObjectStore):
+            store.require_fit()
         durability = settings.durability
         sinks = {
             op.name: op.sink.with_durability(durability).called(graph.name, op.name)
@@ -147,16 +151,19 @@ def assemble(
         return Assembled(loop, deployment, commits.identity, run_id, close, change.notes)
 
 
-def _checkpoint(settings: Settings, stack: ExitStack) -> Path:
-    if settings.checkpoint is not None:
+def _checkpoint(settings: Settings, stack: ExitStack) -> Place:
+    if isinstance(settings.checkpoint, Path):
+        # Tasks run elsewhere, where a relative path would mean another place.
         return settings.checkpoint.absolute()
+    if settings.checkpoint is not None:
+        return settings.checkpoint
     root = Path(tempfile.mkdtemp(prefix="anabranch-checkpoint-"))
     stack.callback(shutil.rmtree, root, ignore_errors=True)
     return root
 
 
 def _deployment(
-    plan: StagedPlan, settings: Settings, executor: Executor, run: int, root: Path, exchange: Path
+    plan: StagedPlan, settings: Settings, executor: Executor, run: int, root: Place, exchange: Path
 ) -> Deployment:
     graph, tasks = plan.graph, lower(plan)
     lanes = settings.lanes or executor.slots if plan.stages else 1
@@ -288,7 +295,7 @@ def _loop(  # noqa: PLR0913, PLR0917 - all that a loop is made of
     return loop
 
 
-def _change(recovered: Recovered, store: LocalStore, now: Now) -> Change:
+def _change(recovered: Recovered, store: Store, now: Now) -> Change:
     """What becomes of the checkpoint under this program, or an error that says why it cannot be."""
     commit, run = recovered.commit, recovered.described_by
     if commit is None or run is None:
@@ -306,7 +313,7 @@ def _change(recovered: Recovered, store: LocalStore, now: Now) -> Change:
     return compare(before, now)
 
 
-def _told_by_files(recovered: Recovered, store: LocalStore) -> Description:
+def _told_by_files(recovered: Recovered, store: Store) -> Description:
     """What is known of the program before where a version wrote that did not describe it."""
     operators = {}
     for name, links in recovered.chains.items():

@@ -14,6 +14,7 @@ from anabranch.kernels.lane_task import LaneTask
 from anabranch.kernels.region import Link
 from anabranch.runtime.exchange import clear_epochs
 from anabranch.state.slices import Owners
+from anabranch.state.stores import Place
 
 Durability: TypeAlias = Literal["process", "power"]
 
@@ -71,7 +72,7 @@ class Deployment:
     lanes: int
     owners: Owners
     exchange: Path
-    checkpoint: Path
+    checkpoint: Place
     durability: Durability
 
     @property

@@ -12,7 +12,6 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
-from pathlib import Path
 from typing import Any
 
 from anabranch.clock import Clock
@@ -57,6 +56,7 @@ from anabranch.runtime.under_way import EpochUnderWay, Group, UnderWay
 from anabranch.scheduling.session_machine import Cycle, First, SessionMachine
 from anabranch.state.commits import Commits
 from anabranch.state.layout import Commit, EpochPlan
+from anabranch.state.stores import Place
 
 ISOLATE_AFTER = 2
 """Deaths in a row after which it is asked whether a record is why: one may be an accident."""
@@ -143,7 +143,7 @@ class Loop:
         self.on_progress: Callable[[dict[str, Any]], None] = lambda _: None
 
     @property
-    def checkpoint(self) -> Path:
+    def checkpoint(self) -> Place:
         """Where its checkpoint is."""
         return self._deployment.checkpoint
 
@@ -491,6 +491,8 @@ class Loop:
     def _take_lanes(self, cycle: Cycle, lanes: Mapping[int, LaneDone]) -> None:
         if not cycle.lanes:
             return
+        for done in (each for lane in lanes.values() for each in lane.stages):
+            self._sizes.note(done)
         for group in self._under_way.take_lanes(cycle.lanes, lanes):
             self._waiting.append(group)
             self._merging.begin(group)
@@ -587,6 +589,7 @@ class Loop:
             late=sum(done.late for done in dones),
             letters=sum(done.letters for done in dones) + sum(done.letters for done in read),
             changed=group.changed,
+            written=group.written,
             state=self._sizes.of(self._under_way.files()),
             seconds=seconds,
             latencies=latencies,

@@ -152,6 +152,8 @@ class StageDone:
     snapshot: bool = False
     changed: dict[str, int] = field(default_factory=dict)
     """How many rows of state changed, by operator."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    """The bytes of these files, by operator."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from anabranch.epoch.machine import Container
@@ -49,6 +47,8 @@ class Brought:
     """Records that failed and were left out, as `on_error` says."""
     changed: Mapping[str, int]
     """Rows of state, by operator."""
+    written: Mapping[str, int]
+    """Bytes of the files that say so, by operator."""
     state: Mapping[str, int]
     """Bytes of the files that all of it would be made of again, by operator."""
     seconds: float
@@ -97,7 +97,7 @@ class Brought:
 def progress_of(deployment: Deployment, commit: Commit, brought: Brought) -> dict[str, Any]:
     """What a commit brought and what it took; times told are in ms."""
     spent = {name: took for name, took in brought.spent.items() if name not in _OURS}
-    rows, root = brought.rows, deployment.checkpoint
+    rows = brought.rows
     total = sum(rows.values())
     given = -1 if brought.given is None else brought.given
     return {
@@ -110,7 +110,7 @@ def progress_of(deployment: Deployment, commit: Commit, brought: Brought) -> dic
         "numInputRows": total,
         "inputRowsPerSecond": _rate(total, brought.seconds),
         "processedRowsPerSecond": _rate(total, brought.working),
-        "stateOperators": [_operator(name, commit, root, brought) for name in commit.deltas],
+        "stateOperators": [_operator(name, commit, brought) for name in commit.deltas],
         "sources": [_source(name, count, commit, brought) for name, count in rows.items()],
         "sink": {"description": ", ".join(deployment.outputs), "numOutputRows": given},
         "observedMetrics": {},
@@ -178,7 +178,7 @@ def _event_time(commit: Commit, brought: Brought) -> dict[str, str]:
     return {name: instant(time) for name, time in times.items() if time is not None}
 
 
-def _operator(name: str, commit: Commit, root: Path, brought: Brought) -> dict[str, Any]:
+def _operator(name: str, commit: Commit, brought: Brought) -> dict[str, Any]:
     paths = commit.deltas[name].values()
     return {
         "operatorName": name,
@@ -186,17 +186,11 @@ def _operator(name: str, commit: Commit, root: Path, brought: Brought) -> dict[s
         "numShufflePartitions": commit.lanes,
         "numStateStoreInstances": len(paths),
         "customMetrics": {
-            "writtenBytes": sum(_size(root / path) for path in paths),
+            "writtenBytes": brought.written.get(name, 0),
             "snapshots": sum(map(is_snapshot, paths)),
             "stateBytes": brought.state.get(name, 0),
         },
     }
-
-
-def _size(file: Path) -> int:
-    with suppress(OSError):  # a figure is not worth a query
-        return file.stat().st_size
-    return 0
 
 
 def _source(name: str, rows: int, commit: Commit, brought: Brought) -> dict[str, Any]:

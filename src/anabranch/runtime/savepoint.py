@@ -6,7 +6,8 @@ planned and not committed is not in it, and neither is a lease: whoever starts f
 next one above the runs that its commits tell of.
 
 It is written beside its path under a hidden name and renamed at the end, so whatever happens there
-is nothing at the path or all of it.
+is nothing at the path or all of it. In an object store nothing can be renamed: there its last file
+is the metadata, and whoever starts from files without them is refused.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from anabranch.errors import RunError
+from anabranch.objects import ObjectUrl
 from anabranch.state.delta import unpack
 from anabranch.state.envelope import refuse
 from anabranch.state.layout import (
@@ -30,26 +32,28 @@ from anabranch.state.layout import (
     program_path,
     published_path,
 )
+from anabranch.state.object_store import ObjectStore
 from anabranch.state.recovery import Recovered, recover
-from anabranch.state.store import Durability, LocalStore, Missing, Store
+from anabranch.state.store import AlreadyThere, Durability, LocalStore, Missing, Store
+from anabranch.state.stores import Place, checkpoint_at
 
 
-def savepoint(checkpoint: Path, path: Path, *, durability: Durability = "power") -> int:
+def savepoint(checkpoint: Place, path: Place, *, durability: Durability = "power") -> int:
     """Copy a checkpoint as of its last commit to `path`; returns the last epoch that is in it.
 
     Whoever runs the query calls this between two steps, when nothing is half done; the query goes
     on as if nothing had been. `path` must not exist. A program is started from the copy with
     `checkpoint=path`, which makes it that program's checkpoint: copy it first to keep it.
     """
-    if not (checkpoint / METADATA).is_file():
+    source = checkpoint_at(checkpoint)
+    if source is None:
         message = f"savepoint: there is no checkpoint at {checkpoint}"
         raise RunError(message, so="take it of a query that has begun")
-    source = LocalStore(checkpoint)
     try:
         recovered = recover(source)
         newest = _newest(recovered)
-        with _whole(path) as temporary:
-            _copy(source, LocalStore(temporary, durability), recovered, newest)
+        with _target(path, durability) as target:
+            _copy(source, target, recovered, newest)
     except Missing as error:
         message = f"savepoint: {error} went away while {checkpoint} was copied"
         so = "take it through the query that runs there, by query.savepoint(path)"
@@ -100,6 +104,45 @@ def _commits(recovered: Recovered, newest: Commit) -> list[Commit]:
 
 
 @contextmanager
+def _target(path: Place, durability: Durability) -> Iterator[Store]:
+    """A store to fill, of which nothing is left unless all goes well."""
+    if isinstance(path, Path):
+        with _whole(path) as temporary:
+            yield LocalStore(temporary, durability)
+        return
+    target = _NewObjects(path)
+    try:
+        target.require_empty()
+        yield target
+    except BaseException as error:
+        with suppress(RunError):
+            for each in reversed(target.made):
+                target.delete(each)
+        if isinstance(error, AlreadyThere):
+            raise _there(path) from error
+        if isinstance(error, RunError):
+            raise _unwritten(path, error) from error
+        raise
+
+
+class _NewObjects(ObjectStore):
+    """A store that knows what was made through it."""
+
+    def __init__(self, url: ObjectUrl) -> None:
+        super().__init__(url)
+        self.made: list[str] = []
+
+    def create(self, path: str, data: bytes) -> None:
+        """Make a file; one of which that is not sure counts as made, unless another made it."""
+        self.made.append(path)
+        try:
+            super().create(path, data)
+        except AlreadyThere:
+            self.made.pop()
+            raise
+
+
+@contextmanager
 def _whole(path: Path) -> Iterator[Path]:
     """A directory to fill that is at `path` if all goes well; if not, nothing is left of it."""
     if os.path.lexists(path):
@@ -123,12 +166,12 @@ def _whole(path: Path) -> Iterator[Path]:
         raise
 
 
-def _there(path: Path) -> RunError:
+def _there(path: Place) -> RunError:
     message = f"savepoint: {path} is there already"
     return RunError(message, so="choose a path where nothing is")
 
 
-def _unwritten(path: Path, error: RunError | OSError) -> RunError:
+def _unwritten(path: Place, error: RunError | OSError) -> RunError:
     message = f"savepoint: cannot copy the checkpoint to {path}"
     why = str(error)
     if isinstance(error, RunError):

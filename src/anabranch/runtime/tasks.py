@@ -41,7 +41,7 @@ from anabranch.runtime.stopwatch import Stopwatch
 from anabranch.runtime.tables import TableVersions
 from anabranch.state.delta import SLICE, Delta, pack
 from anabranch.state.recovery import read_chain
-from anabranch.state.store import LocalStore
+from anabranch.state.stores import store_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,7 +70,7 @@ class Worker:
         self._deployment = deployment
         self._exchange = exchange or FileExchange(deployment.exchange)
         self._watch = Stopwatch(clock or SystemClock())
-        self._store = LocalStore(deployment.checkpoint, deployment.durability)
+        self._store = store_at(deployment.checkpoint, deployment.durability)
         self._states: OrderedDict[str, LaneState] = OrderedDict()
         self._versions = TableVersions(self._store)
 
@@ -125,9 +125,9 @@ class Worker:
             # The parent is a value of its own, so the new version need not keep its layers apart.
             made, version = together.fold(), uuid4().hex
             self._keep(version, made)
-            paths = self._write_deltas(lane, job, version, changed, made)
+            paths, sizes = self._write_deltas(lane, job, version, changed, made)
         heights = {operator: each.height for operator, each in changed.items()}
-        return StageDone(job.stage, version, epochs, paths, job.snapshot, heights)
+        return StageDone(job.stage, version, epochs, paths, job.snapshot, heights, sizes)
 
     def _taken(
         self,
@@ -247,10 +247,13 @@ class Worker:
         version: str,
         changed: Mapping[str, pl.DataFrame],
         made: LaneState,
-    ) -> dict[str, str]:
-        """Write what changed in all epochs of the job, or all there is: one file an operator."""
+    ) -> tuple[dict[str, str], dict[str, int]]:
+        """Write what changed in all epochs of the job, or all there is: one file an operator.
+
+        Returns the files and their bytes, by operator.
+        """
         written = made.whole() if job.snapshot else changed
-        paths = {}
+        paths, sizes = {}, {}
         for operator in made.views:
             delta = Delta(
                 operator,
@@ -265,9 +268,10 @@ class Worker:
                 kind="snapshot" if job.snapshot else "delta",
                 slice_key=self._deployment.stages[job.stage].key,
             )
-            self._store.create(delta.path, pack(delta))
-            paths[operator] = delta.path
-        return paths
+            packed = pack(delta)
+            self._store.create(delta.path, packed)
+            paths[operator], sizes[operator] = delta.path, len(packed)
+        return paths, sizes
 
 
 def _up_to(place: int, rows: pl.DataFrame) -> pl.DataFrame:

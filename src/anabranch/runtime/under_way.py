@@ -91,6 +91,8 @@ class Group:
     deltas: Mapping[str, Mapping[int, str]]
     changed: Mapping[str, int] = field(default_factory=dict)
     """Rows of state, by operator."""
+    written: Mapping[str, int] = field(default_factory=dict)
+    """Bytes of deltas, by operator."""
 
     @property
     def epochs(self) -> tuple[int, ...]:
@@ -111,6 +113,7 @@ class UnderWay:
         self._deltas: dict[int, dict[str, dict[int, str]]] = {}
         """What the stages behind them have written, by the first epoch of a group."""
         self._changed: dict[int, Counter[str]] = defaultdict(Counter)
+        self._written: dict[int, Counter[str]] = defaultdict(Counter)
         """How many rows of state they have changed, likewise."""
 
     def __getitem__(self, ticket: int) -> EpochUnderWay:
@@ -318,7 +321,8 @@ class UnderWay:
             if level == self.deployment.levels:
                 deltas = self._deltas.pop(mine[0].epoch, {})
                 changed = self._changed.pop(mine[0].epoch, Counter())
-                yield Group(tuple(mine), deltas, changed)
+                written = self._written.pop(mine[0].epoch, Counter())
+                yield Group(tuple(mine), deltas, changed, written)
 
     def _take_stage(
         self,
@@ -336,6 +340,7 @@ class UnderWay:
         first = by_level[self.deployment.stages[done.stage].level][0].epoch
         deltas = self._deltas.setdefault(first, {})
         self._changed[first].update(done.changed)
+        self._written[first].update(done.sizes)
         for operator, path in done.deltas.items():
             deltas.setdefault(operator, {})[lane] = path
             before = () if done.snapshot else (known.strands.get(operator) or ((),))[0]

@@ -92,6 +92,11 @@ class SimulatedStore:
         self._end(self._call("list"))
         return sorted(path for path in self._files if path.startswith(prefix))
 
+    def sizes(self, prefix: str) -> dict[str, int]:
+        """The bytes of all files that begin with `prefix`, by path."""
+        self._end(self._call("sizes"))
+        return {path: len(data) for path, data in self._files.items() if path.startswith(prefix)}
+
     def delete(self, path: str) -> None:
         """Remove a file if it is there; it may come back."""
         moment = self._call("delete")

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 from uuid import uuid4
 
+from anabranch.errors import RunError
 from anabranch.program.graph import Graph
 from anabranch.runtime.carried import (
     CarriedExchange,
@@ -38,6 +39,8 @@ from anabranch.spark.private import JobFailed
 from anabranch.spark.shipping import shipped
 from anabranch.spark.shuffled import Headed, PartsLost, Shipped, Shuffle, ShuffledLanes, Unfit
 from anabranch.state.layout import lease_path
+from anabranch.state.store import Missing
+from anabranch.state.stores import checkpoint_at, store_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ class ShuffleExecutor:
             self.close()
             self._lanes = ShuffledLanes(self._sc, deployment.lanes, lane=run_lane, head=run_heads)
         self._forget(*self._shipments)
-        token = (deployment.checkpoint / lease_path(deployment.run)).read_bytes()
+        token = store_at(deployment.checkpoint).read(lease_path(deployment.run))
         plan = pickle.dumps((shipped(deployment, self._graph), token))
         self._lanes.deploy(deployment.id, plan)
         self._deployed = deployment
@@ -253,14 +256,18 @@ def _worker(plan: Shipped) -> tuple[Worker, CarriedExchange]:
 
 def _require_checkpoint(deployment: Deployment, token: bytes) -> None:
     """Refuse to work where the checkpoint is not the one that the driver sees."""
-    file = deployment.checkpoint / lease_path(deployment.run)
+    path, why = lease_path(deployment.run), None
     try:
-        why = None if file.read_bytes() == token else f"{file} is not what the driver wrote there"
-    except OSError as error:
-        why = f"{file}: {error.strerror}"
+        store = checkpoint_at(deployment.checkpoint)
+        if store is None or store.read(path) != token:
+            why = f"{path} is not what the driver wrote there"
+    except Missing:
+        why = f"it has no {path}"
+    except RunError as error:
+        why = f"{error.what}: {error.why}"
     if why is not None:
         import socket
 
         message = f"host {socket.gethostname()} does not see the checkpoint {deployment.checkpoint}"
-        so = "give a checkpoint= (and files to read and write) on a file system that all hosts see"
+        so = "give a checkpoint= (and files to read and write) that all hosts see, such as s3://..."
         raise Unfit(message, why=why, so=so)

@@ -46,6 +46,10 @@ class Store(Protocol):
         """The paths of all files that begin with `prefix`, sorted."""
         ...
 
+    def sizes(self, prefix: str) -> dict[str, int]:
+        """The bytes of all files that begin with `prefix`, by path; one that just went is not."""
+        ...
+
     def delete(self, path: str) -> None:
         """Remove a file if it is there; it may come back if power is lost."""
         ...
@@ -63,7 +67,7 @@ class Store(Protocol):
 
 
 _TEMPORARY = ".tmp-"
-_UNLIMITED = ("state", "tables")
+UNLIMITED = ("state", "tables")
 """The folders of files that may have any size; of others none is read that is too large."""
 _PART = re.compile(r"[A-Za-z0-9_%~-][A-Za-z0-9_.%~-]*")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -119,7 +123,7 @@ class LocalStore:
     def read(self, path: str) -> bytes:
         """All of a file, or raise `Missing`."""
         folders, name = _parts(path)
-        most = None if folders and folders[0] in _UNLIMITED else LARGEST
+        most = None if folders and folders[0] in UNLIMITED else LARGEST
         with self._telling("read", path):
             try:
                 with self._folder(folders) as folder:
@@ -130,7 +134,7 @@ class LocalStore:
     def list(self, prefix: str) -> list[str]:
         """The paths of all files that begin with `prefix`, sorted."""
         directory, slash, _ = prefix.rpartition("/")
-        folders = _folders(directory) if slash else ()
+        folders = folders_of(directory) if slash else ()
         with self._telling("list", prefix):
             try:
                 with self._folder(folders) as folder:
@@ -138,6 +142,14 @@ class LocalStore:
             except FileNotFoundError:
                 return []
         return sorted(path for path in found if path.startswith(prefix))
+
+    def sizes(self, prefix: str) -> dict[str, int]:
+        """The bytes of all files that begin with `prefix`, by path."""
+        found = {}
+        for path in self.list(prefix):
+            with suppress(FileNotFoundError):
+                found[path] = Path(self.root, path).lstat().st_size
+        return found
 
     def delete(self, path: str) -> None:
         """Remove a file if it is there."""
@@ -231,11 +243,16 @@ class LocalStore:
 
 
 def _parts(path: str) -> tuple[tuple[str, ...], str]:
-    *folders, name = _folders(path)
+    *folders, name = folders_of(path)
     return tuple(folders), name
 
 
-def _folders(path: str) -> tuple[str, ...]:
+def folders_of(path: str) -> tuple[str, ...]:
+    """The parts of a path, or an error where it could lead out of a checkpoint.
+
+    >>> folders_of("lease/1")
+    ('lease', '1')
+    """
     parts = tuple(path.split("/"))
     for part in parts:
         # No "..", nothing hidden, nothing empty: so no path leads out, or to a temporary file.
