@@ -269,5 +269,5 @@ def _require_checkpoint(deployment: Deployment, token: bytes) -> None:
         import socket
 
         message = f"host {socket.gethostname()} does not see the checkpoint {deployment.checkpoint}"
-        so = "give a checkpoint= (and files to read and write) that all hosts see, such as s3://..."
+        so = "give a checkpoint= (and files to read and write) on a file system that all hosts see"
         raise Unfit(message, why=why, so=so)
