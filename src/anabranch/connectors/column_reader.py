@@ -5,16 +5,18 @@ Each ends with what tells that it is whole.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 
+from anabranch.connectors.places import StoredFile, for_arrow
 from anabranch.connectors.rows import BATCH_ROWS, difference
 from anabranch.connectors.unread import UnreadFile, other_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     import pyarrow as pa
 
@@ -22,34 +24,46 @@ if TYPE_CHECKING:
 class ColumnReader(Protocol):
     """What is asked of a format whose files hold columns, and say their types and rows."""
 
-    def types(self, path: Path) -> pl.Schema:
+    def types(self, path: StoredFile) -> pl.Schema:
         """The columns and types of a file, told by its ends; `UnreadFile` if they cannot be."""
         ...
 
-    def count(self, path: Path) -> int:
+    def count(self, path: StoredFile) -> int:
         """How many rows it has."""
         ...
 
-    def batches(self, path: Path, low: int, high: int | None) -> Iterator[pa.RecordBatch]:
-        """The rows from `low` to before `high`, in batches of a bounded size."""
+    def batches(
+        self, path: StoredFile, low: int, high: int | None, columns: list[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows from `low` to before `high`, in batches of a bounded size.
+
+        Others than these columns may be left out.
+        """
         ...
 
 
 class _Parquet:
     """Rows are counted in the footer, and whole row groups skipped."""
 
-    def types(self, path: Path) -> pl.Schema:
-        return _scanned_types(_scan(path))
-
-    def count(self, path: Path) -> int:
+    def types(self, path: StoredFile) -> pl.Schema:
+        if isinstance(path, Path):
+            return _scanned_types(_scan(path))
         from pyarrow import parquet
 
-        return int(parquet.read_metadata(path).num_rows)
+        with _as_unread():
+            return _held(parquet.read_schema(for_arrow(path)))
 
-    def batches(self, path: Path, low: int, high: int | None) -> Iterator[pa.RecordBatch]:
+    def count(self, path: StoredFile) -> int:
         from pyarrow import parquet
 
-        with parquet.ParquetFile(path) as file:
+        return int(parquet.read_metadata(for_arrow(path)).num_rows)
+
+    def batches(
+        self, path: StoredFile, low: int, high: int | None, columns: list[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        from pyarrow import parquet
+
+        with parquet.ParquetFile(for_arrow(path), pre_buffer=True) as file:
             groups, skipped, at = [], 0, 0
             for group in range(file.num_row_groups):
                 rows = file.metadata.row_group(group).num_rows
@@ -58,44 +72,68 @@ class _Parquet:
                 elif high is None or at < high:
                     groups.append(group)
                 at += rows
-            batches = file.iter_batches(batch_size=BATCH_ROWS, row_groups=groups)
+            batches = file.iter_batches(batch_size=BATCH_ROWS, row_groups=groups, columns=columns)
             yield from _between(batches, low - skipped, None if high is None else high - skipped)
 
 
 class _Arrow:
     """An Arrow IPC file, not mapped: touching the map of a file that shrank ends the process."""
 
-    def types(self, path: Path) -> pl.Schema:
+    def types(self, path: StoredFile) -> pl.Schema:
         import pyarrow as pa
 
-        try:
-            with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
-                return pl.DataFrame(reader.schema.empty_table()).schema
-        except (pa.ArrowException, TypeError, ValueError, pl.exceptions.PolarsError) as error:
-            raise UnreadFile(first_line(error)) from error
-        except OSError as error:
-            # What the system says of a file has a number; what Arrow says of its content has none.
-            if error.errno is not None:
-                raise
-            raise UnreadFile(first_line(error)) from error
+        with _as_unread(), _opened(path) as file, pa.ipc.open_file(file) as reader:
+            return _held(reader.schema)
 
-    def count(self, path: Path) -> int:
+    def count(self, path: StoredFile) -> int:
         import pyarrow as pa
 
         # The rows of a batch are in the batch alone; one column is enough to learn them.
         one = pa.ipc.IpcReadOptions(included_fields=[0])
-        with pa.OSFile(str(path)) as file, pa.ipc.open_file(file, options=one) as reader:
+        with _opened(path) as file, pa.ipc.open_file(file, options=one) as reader:
             return sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
 
-    def batches(self, path: Path, low: int, high: int | None) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self,
+        path: StoredFile,
+        low: int,
+        high: int | None,
+        columns: list[str] | None = None,  # noqa: ARG002 - they lie one behind the other
+    ) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
+        with _opened(path) as file, pa.ipc.open_file(file) as reader:
             batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
             yield from _between(batches, low, high)
 
 
-def require_columns(reader: ColumnReader, path: Path, schema: pl.Schema) -> None:
+def _opened(path: StoredFile) -> Any:
+    import pyarrow as pa
+
+    return pa.OSFile(str(path)) if isinstance(path, Path) else for_arrow(path)
+
+
+def _held(schema: pa.Schema) -> pl.Schema:
+    return pl.DataFrame(schema.empty_table()).schema
+
+
+@contextmanager
+def _as_unread() -> Iterator[None]:
+    """Take what Arrow says of a file's content, and types that Polars has not, for `UnreadFile`."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        raise UnreadFile(first_line(error)) from error
+    except OSError as error:
+        # What the system says of a file has a number; what Arrow says of its content has none.
+        if error.errno is not None:
+            raise
+        raise UnreadFile(first_line(error)) from error
+
+
+def require_columns(reader: ColumnReader, path: StoredFile, schema: pl.Schema) -> None:
     """Raise `UnreadFile` for a file that is not whole, or has other columns or types than these."""
     _require(schema, reader.types(path))
 

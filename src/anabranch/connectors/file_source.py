@@ -22,6 +22,7 @@ from anabranch.connectors.column_reader import (
     scanned,
 )
 from anabranch.connectors.file_names import checked, remembered
+from anabranch.connectors.places import StoredFile, input_place
 from anabranch.connectors.rows import declared
 from anabranch.connectors.text_blocks import UNCHANGED, Mark, require_size
 from anabranch.connectors.text_reader import TEXT_FORMATS, TextReader
@@ -48,6 +49,7 @@ SUFFIXES = {
 class Files(Source):
     """The rows of the files in a directory and below it, or of one file.
 
+    The directory is of this host, or any that PyArrow reaches by a URL, such as `s3://bucket/path`.
     One partition, 0. Files new at the same look come in the order of their relative paths, compared
     as text; a file found later comes after those found before, whatever its name. Every file is
     taken, whatever its suffix, but for those whose name, or that of a directory above it, begins
@@ -76,13 +78,7 @@ class Files(Source):
         bounded: bool = False,
     ) -> None:
         """Take the format from the suffix and the schema from the content of the first file."""
-        # Tasks run elsewhere, where a relative path would mean another place.
-        given = Path(path).absolute()
-        if not given.exists():
-            message = f"Files: {path} does not exist"
-            raise ProgramError(message, so="create the directory first, or mend the path")
-        self._only = None if given.is_dir() else given.name
-        self._root = given if given.is_dir() else given.parent
+        self._root = input_place(path)
         self._bounded, self._looked = bounded, False
         self._names: list[str] = []
         self._counts: dict[str, int | None] = {}
@@ -130,7 +126,7 @@ class Files(Source):
     def recall(self, memory: object) -> None:
         """Give the names their numbers back; files that came since follow at the next look."""
         names, sizes = remembered(memory, sized=self._text is not None)
-        if len(set(names)) != len(names) or (self._only and {*names} - {self._only}):
+        if len(set(names)) != len(names) or (self._root.only and {*names} - {self._root.only}):
             message = f"the memory of a Files source does not belong to {self._root}"
             raise CheckpointError(message, why="it names other files, or a file twice")
         self._names, self._sizes, self._marks, self._counts = names, sizes, {}, {}
@@ -169,14 +165,14 @@ class Files(Source):
 
     def read(self, split: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
         """The rows of a split, in the source's columns; a file that has changed is an error."""
-        with _reading(self._root / checked(split["file"])) as path:
+        with _reading(self._root.file(checked(split["file"]))) as path:
             try:
                 for frame in self._frames(path, split):
                     yield from frame.to_arrow().to_batches()
             except UnreadFile as error:  # found before the first row
                 yield from self._unread_file(path, split, error).to_arrow().to_batches()
 
-    def _frames(self, path: Path, split: Mapping[str, Any]) -> Iterator[pl.DataFrame]:
+    def _frames(self, path: StoredFile, split: Mapping[str, Any]) -> Iterator[pl.DataFrame]:
         low, high = split["from"], split["to"]
         if self._text is not None:
             yield from self._text.frames(path, split["size"], low, high, Mark(*split["near"]))
@@ -187,7 +183,9 @@ class Files(Source):
         for batch in self._reader.batches(path, low, high):
             yield pl.DataFrame(batch).select(list(self.schema))
 
-    def _unread_file(self, path: Path, split: Mapping[str, Any], error: UnreadFile) -> pl.DataFrame:
+    def _unread_file(
+        self, path: StoredFile, split: Mapping[str, Any], error: UnreadFile
+    ) -> pl.DataFrame:
         """The one row that such a file counts as; it was never cut, or it has changed since."""
         _check_rows(path, 0, max(split["from"], split["to"] or 0))
         return unread_rows([Unread(str(path), None, error.why, None)], self.schema, self.unread)
@@ -199,16 +197,28 @@ class Files(Source):
         """
         if self._format != "parquet":
             return super().frame(split, columns)
-        with _reading(self._root / checked(split["file"])) as path:
+        with _reading(self._root.file(checked(split["file"]))) as path:
             names, low, high = list(columns or self.schema), split["from"], split["to"]
             try:
-                lazy = scanned(path, self.schema)
+                frame = self._parquet(path, low, high, names)
             except UnreadFile as error:
                 return self._unread_file(path, split, error).select([*names, self.unread])
-            frame = lazy.select(names).slice(low, None if high is None else high - low).collect()
         if high is not None:
             _check_rows(path, low + frame.height, high)
         return frame
+
+    def _parquet(
+        self, path: StoredFile, low: int, high: int | None, columns: list[str]
+    ) -> pl.DataFrame:
+        if isinstance(path, Path):
+            lazy = scanned(path, self.schema)
+            return lazy.select(columns).slice(low, None if high is None else high - low).collect()
+        # Over a network PyArrow reads: it asks for the bytes of these columns alone.
+        require_columns(self._reader, path, self.schema)
+        found = self._reader.batches(path, low, high, columns)
+        frames = [pl.DataFrame(batch).select(columns) for batch in found]
+        types = {name: self.schema[name] for name in columns}
+        return pl.concat(frames, rechunk=True) if frames else pl.DataFrame(schema=types)
 
     @property
     def _reader(self) -> ColumnReader:
@@ -221,7 +231,7 @@ class Files(Source):
         if first is None:
             message = f"Files: {given} holds no file yet from which to take the schema"
             raise ProgramError(message, so='pass schema={"column": pl.Int64, ...}')
-        with _reading(self._root / first) as path:
+        with _reading(self._root.file(first)) as path:
             try:
                 return self._reader.types(path)
             except UnreadFile as error:
@@ -230,43 +240,24 @@ class Files(Source):
 
     def _visible(self) -> Sequence[str]:
         """The names of all files to read that are there now, in order."""
-        if self._only is not None:
-            return [self._only] if (self._root / self._only).is_file() else []
-        found = []
-        for directory, below, names in os.walk(self._root, onerror=self._unreadable):
-            below[:] = [name for name in below if not name.startswith(("_", "."))]
-            found += [
-                (Path(directory) / name).relative_to(self._root).as_posix()
-                for name in names
-                if not name.startswith(("_", ".")) and not name.endswith(".tmp")
-            ]
-        known = set(self._names)
-        # Pipes and broken links are no files; those known were asked before.
-        return sorted(name for name in found if name in known or (self._root / name).is_file())
-
-    def _unreadable(self, error: OSError) -> None:
-        # A directory inside may go while we walk; the files it held would have been seen or not.
-        if isinstance(error, FileNotFoundError) and error.filename != str(self._root):
-            return
-        message = f"Files: the directory {error.filename} cannot be read"
-        raise RunError(message, why=str(error)) from error
+        return self._root.names({*self._names})
 
     def _left(self, number: int, row: int) -> int:
         name = self._name(number)
         if name not in self._counts:
-            with _reading(self._root / name) as path:
+            with _reading(self._root.file(name)) as path:
                 self._counts[name] = self._count(name, path)
         count = self._counts[name]
-        _check_rows(self._root / name, count or 0, row)
+        _check_rows(self._root.file(name), count or 0, row)
         return 1 if count is None else count - row
 
-    def _count(self, name: str, path: Path) -> int | None:
+    def _count(self, name: str, path: StoredFile) -> int | None:
         try:
             if self._text is None:
                 require_columns(self._reader, path, self.schema)
                 return self._reader.count(path)
             # Until it is known which files may have been mended, all may.
-            size = path.stat().st_size if self._recalled else self._sizes[name]
+            size = self._root.size(name) if self._recalled else self._sizes[name]
             self._marks[name] = self._text.marks(path, size)
             return self._text.count(self._marks[name])
         except UnreadFile:
@@ -278,9 +269,9 @@ class Files(Source):
             return visible
         found = []
         for name in visible:
-            path = self._root / name
+            path = self._root.file(name)
             with suppress(FileNotFoundError):  # one that was read may go at any time
-                size = path.stat().st_size
+                size = self._root.size(name)
                 known = self._sizes.setdefault(name, size)
                 if not self._recalled:
                     require_size(path, size, known)
@@ -294,9 +285,9 @@ class Files(Source):
         """
         self._recalled, self._marks, self._counts = False, {}, {}
         for number, name in enumerate(self._names):
-            path = self._root / name
+            path = self._root.file(name)
             with suppress(FileNotFoundError):
-                size = path.stat().st_size
+                size = self._root.size(name)
                 if number < begun:
                     require_size(path, size, self._sizes[name])
                 self._sizes[name] = size
@@ -336,7 +327,7 @@ def known_format(given: str) -> str:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[Path]:
+def _reading(path: StoredFile) -> Iterator[StoredFile]:
     """Say which file it was that could not be read."""
     import pyarrow as pa
 
@@ -351,7 +342,7 @@ def _reading(path: Path) -> Iterator[Path]:
         raise RunError(message, why=first_line(error), so=UNCHANGED) from error
 
 
-def _check_rows(path: Path, rows: int, wanted: int) -> None:
+def _check_rows(path: StoredFile, rows: int, wanted: int) -> None:
     if rows < wanted:
         message = f"Files: {path} has fewer rows than it had: {rows}, not {wanted} or more"
         raise RunError(message, so=UNCHANGED)

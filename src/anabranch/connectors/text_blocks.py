@@ -10,11 +10,11 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 import polars as pl
 
+from anabranch.connectors.places import StoredFile
 from anabranch.errors import RunError
 
 BLOCK_BYTES = 8 << 20
@@ -65,11 +65,11 @@ class Cutter(Protocol):
 
 
 def blocks(
-    path: Path, size: int, cutter: Cutter, mark: Mark = START, step: int | None = None
+    path: StoredFile, size: int, cutter: Cutter, mark: Mark = START, step: int | None = None
 ) -> Iterator[Block]:
     """The records of a file of this many bytes from a mark on; one that has changed is refused."""
     with path.open("rb") as file:
-        require_size(path, os.fstat(file.fileno()).st_size, size)
+        require_size(path, file.seek(0, os.SEEK_END), size)
         file.seek(mark.byte)
         held, read = b"", mark.byte
         while read < size:
@@ -86,12 +86,12 @@ def blocks(
                 yield block
 
 
-def marks(path: Path, size: int, cutter: Cutter) -> Sequence[Mark]:
+def marks(path: StoredFile, size: int, cutter: Cutter) -> Sequence[Mark]:
     """Where the blocks of a file begin, and at last where it ends."""
     return [START, *(block.end for block in blocks(path, size, cutter))]
 
 
-def require_size(path: Path, found: int, expected: int) -> None:
+def require_size(path: StoredFile, found: int, expected: int) -> None:
     """Refuse a file that has another size than when it was first seen."""
     if found != expected:
         message = f"Files: {path} has changed since it was first seen"
@@ -127,7 +127,7 @@ def _strange_lines(body: bytes, first: int) -> dict[int, str]:
     return found
 
 
-def _too_long(path: Path, line: int) -> RunError:
+def _too_long(path: StoredFile, line: int) -> RunError:
     message = f"Files: the record at line {line + 1} of {path} does not end"
     why = f"it has more than {RECORD_BYTES >> 20} MiB"
     return RunError(

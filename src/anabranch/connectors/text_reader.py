@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import final
 
 import polars as pl
 
 from anabranch.connectors.csv_rows import CsvRows, header_names
 from anabranch.connectors.json_rows import JsonRows
+from anabranch.connectors.places import StoredFile
 from anabranch.connectors.rows import BATCH_ROWS, difference
 from anabranch.connectors.text_blocks import START, UNCHANGED, Mark, blocks, marks
 from anabranch.connectors.text_types import READ_REFUSALS, require_text_types
@@ -42,7 +42,7 @@ class TextReader:
         self._rows = TEXT_FORMATS[format](schema)
         self._schema, self._headers, self._unread = schema, int(format == "csv"), unread
 
-    def marks(self, path: Path, size: int) -> Sequence[Mark]:
+    def marks(self, path: StoredFile, size: int) -> Sequence[Mark]:
         """Places from which a file can be read; the last is its end."""
         self._names(path, size)
         return marks(path, size, self._rows)
@@ -56,7 +56,7 @@ class TextReader:
         return max((mark for mark in found if mark.row <= row + self._headers), default=START)
 
     def frames(
-        self, path: Path, size: int, low: int, high: int | None, near: Mark = START
+        self, path: StoredFile, size: int, low: int, high: int | None, near: Mark = START
     ) -> Iterator[pl.DataFrame]:
         """The rows of a range in frames of a bounded size, found from a mark before it."""
         names = self._names(path, size)
@@ -76,7 +76,7 @@ class TextReader:
             message = f"Files: {path} has fewer rows than it had: {rows}, not {high} or more"
             raise RunError(message, so=UNCHANGED)
 
-    def _names(self, path: Path, size: int) -> Sequence[str]:
+    def _names(self, path: StoredFile, size: int) -> Sequence[str]:
         """The columns of a file in its own order."""
         if not self._headers:
             return list(self._schema)
@@ -152,7 +152,7 @@ class TextReader:
 class _Part:
     """Some records of a block, one behind the other."""
 
-    path: Path
+    path: StoredFile
     texts: pl.Series
     lines: pl.Series
     no_text: Mapping[int, str]

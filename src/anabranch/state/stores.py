@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import TypeAlias
-from urllib.parse import unquote, urlsplit
 
+from anabranch.connectors.places import local_path
 from anabranch.errors import ProgramError
 from anabranch.objects import SCHEMES, ObjectUrl, refuse_secrets, require_obstore, scheme_of
 from anabranch.state.layout import METADATA
@@ -38,19 +38,6 @@ def place_of(given: str | os.PathLike[str] | ObjectUrl) -> Place:
         raise ProgramError(message, why=f"{scheme}:// has no conditional puts here", have=have)
     require_obstore(f"a checkpoint at {text}")
     return ObjectUrl.of(text)
-
-
-def local_path(url: str) -> Path:
-    """The path of a `file://` URL.
-
-    >>> local_path("file:///data/my%20views")
-    PosixPath('/data/my views')
-    """
-    parts = urlsplit(url)
-    if parts.netloc not in ("", "localhost") or not parts.path:
-        message = f"{url} names no file of this host"
-        raise ProgramError(message, so="write file:///path, with three slashes, or the path alone")
-    return Path(unquote(parts.path))
 
 
 def store_at(place: Place, durability: Durability = "process") -> Store:
