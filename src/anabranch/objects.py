@@ -8,7 +8,7 @@ logged and shown.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -234,22 +234,34 @@ class Bucket:
             except self._obstore.exceptions.AlreadyExistsError:
                 raise Taken(to) from None
 
-    def require_fence(self) -> None:
+    def require_fence(self, folder: str = "", *, copies: bool = False) -> None:
         """Refuse a store that makes an object where there is one: older ones do, and say nothing.
 
-        What a process that dies here leaves begins with a dot.
+        With `copies` by copying as well. What a process that dies here leaves in `folder` begins
+        with a dot.
         """
-        name = f".probe-{uuid4().hex}"
-        self.create(name, b"1")
+        first, second = (f"{folder}/.probe-{uuid4().hex}".strip("/") for _ in range(2))
         try:
-            self.create(name, b"2")
-        except Taken:
-            return
+            self.create(first, b"1")
+            fenced = self._is_refused(lambda: self.create(first, b"2"))
+            if fenced and copies:
+                self.copy(first, second)
+                fenced = self._is_refused(lambda: self.copy(first, second))
         finally:
-            self.delete(name)
+            self.delete(first, second)
+        if fenced:
+            return
         message = f"{self.whose}: {self.url} cannot be used: it has no conditional puts"
         why = "it made an object under a name that was taken (If-None-Match: * was passed over)"
         raise RunError(message, why=why, so=_OTHER_STORE)
+
+    @staticmethod
+    def _is_refused(make: Callable[[], None]) -> bool:
+        try:
+            make()
+        except Taken:
+            return True
+        return False
 
     def _key(self, name: str) -> str:
         return f"{self.url.path}/{name}".strip("/")

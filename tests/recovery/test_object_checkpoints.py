@@ -36,7 +36,7 @@ def place(bucket):
     return place_of(f"{bucket}/queries/one")
 
 
-@pytest.mark.parametrize("stop_after", [1, 2, 3, 8])
+@pytest.mark.parametrize("stop_after", [2, 8])
 def test_a_run_that_crashed_goes_on_and_gives_what_it_means(stop_after, place, tmp_path):
     run(made("fraud", tmp_path), place, mischief=UNKIND, in_flight=2, stop_after=stop_after)
     run(made("fraud", tmp_path), place, seed=1, mischief=UNKIND, lanes=3)

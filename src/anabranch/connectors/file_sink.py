@@ -10,20 +10,18 @@ With `partition_by` files are published in directories `column=value`, of which 
 
 A staged file is complete and on the disk before its message exists. Publishing gives it a second
 name, makes that durable, and only then removes the first: whatever dies in between, one of the two
-names is there, and doing it again ends in the same place.
+names is there, and doing it again ends in the same place. In an object store, which has no second
+names, it is copied.
 """
 
 from __future__ import annotations
 
 import copy
-import errno
-import filecmp
 import os
 import re
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, final
 from uuid import uuid4
 
@@ -31,7 +29,9 @@ import polars as pl
 
 from anabranch.connectors.base import Sink
 from anabranch.connectors.file_source import SUFFIXES, known_format
+from anabranch.connectors.object_staging import output_place
 from anabranch.connectors.partition_directories import PartitionDirectories, is_partition
+from anabranch.connectors.staging import STAGING, telling
 from anabranch.connectors.text_reader import TEXT_FORMATS
 from anabranch.connectors.text_types import require_text_types
 from anabranch.connectors.text_writer import CsvWriter, JsonWriter
@@ -54,7 +54,6 @@ COMPRESSIONS: Mapping[str, tuple[str, ...]] = {
 """How the formats can be compressed; the first is what is done unless something else is said."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-_NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV}
 
 
 @final
@@ -67,6 +66,8 @@ class Files(Sink):
 
     With `partition_by`, a column or a list of them, rows are divided into directories by their
     values, as Hive has them: `day=2026-01-31/part-...`. Rows of a directory keep their order.
+
+    The directory may be one of an object store, such as `s3://bucket/path`.
     """
 
     def __init__(
@@ -78,18 +79,13 @@ class Files(Sink):
         partition_by: str | Sequence[str] | None = None,
     ) -> None:
         """Write below `path`, which is made when first needed."""
-        # Tasks run elsewhere, where a relative path would mean another place.
-        self._root = Path(path).absolute()
+        self._place = output_place(path)
         self._format = known_format(format)
         self._compression = compression or COMPRESSIONS[format][0]
         if self._compression not in COMPRESSIONS[format]:
             message = f"Files: {format} cannot be compressed by {compression!r}"
             raise ProgramError(message, have=", ".join(COMPRESSIONS[format]))
         self._partitions = None if partition_by is None else PartitionDirectories.by(partition_by)
-        self._durable = True
-        if self._root.exists() and not self._root.is_dir():
-            message = f"Files: {path} is a file, not a directory to write into"
-            raise ProgramError(message)
 
     def require(self, schema: pl.Schema) -> None:
         """Refuse columns that the format does not hold, or that rows cannot be partitioned by."""
@@ -111,14 +107,10 @@ class Files(Sink):
         first = next(tables, None)
         if first is None:
             return {"staged": None, "rows": 0, "format": self._format}
-        path = self._staging / self._new_name(epoch, attempt)
-        try:
-            rows = self._write_file(path, first.schema, chain([first], tables))
-        except BaseException:
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
-            raise
-        return {"staged": path.name, "rows": rows, "format": self._format}
+        name = self._new_name(epoch, attempt)
+        with self._all_or_none([name]):
+            rows = self._write_file(name, first.schema, chain([first], tables))
+        return {"staged": name, "rows": rows, "format": self._format}
 
     def _write_pieces(
         self,
@@ -130,19 +122,24 @@ class Files(Sink):
         # One file is open at a time, however many directories there are: the rows wait in memory,
         # as they did in the task that gives them.
         frames = [pl.DataFrame(batch) for batch in batches if batch.num_rows]
-        pieces, rows = list[list[str]](), 0
-        try:
+        pieces, names, rows = list[list[str]](), list[str](), 0
+        with self._all_or_none(names):
             for directories, frame in partitions.pieces(pl.concat(frames)) if frames else ():
                 table = frame.to_arrow()
-                pieces.append([self._new_name(epoch, attempt), directories])
-                path = self._staging / pieces[-1][0]
-                rows += self._write_file(path, table.schema, [table])
-        except BaseException:
-            with suppress(OSError):
-                for name, _ in pieces:
-                    (self._staging / name).unlink(missing_ok=True)
-            raise
+                names.append(self._new_name(epoch, attempt))
+                pieces.append([names[-1], directories])
+                rows += self._write_file(names[-1], table.schema, [table])
         return {"staged": pieces, "rows": rows, "format": self._format}
+
+    @contextmanager
+    def _all_or_none(self, names: Sequence[str]) -> Iterator[None]:
+        """Leave nothing of these staged files if one of them cannot be written."""
+        try:
+            yield
+        except BaseException:
+            with suppress(OSError, RunError):
+                self._place.remove(names)
+            raise
 
     def publish(self, messages: Sequence[Any], epoch: int) -> None:
         """Give the staged files of a committed epoch their places; done again, it changes nothing.
@@ -150,79 +147,47 @@ class Files(Sink):
         A file that another run left in such a place is never overwritten.
         """
         moves = [
-            (
-                self._staging / piece.name,
-                self._root / piece.directories / f"part-{epoch:010d}-{number:05d}{piece.suffix}",
-            )
+            (piece.name, piece.place(epoch, number))
             for number, pieces in enumerate(map(_checked, messages))
             for piece in pieces
         ]
-        if not moves:
-            return
-        with _telling("publish", self._root):
-            for staged, final_place in moves:
-                _make_directory(final_place.parent)
-                _show(staged, final_place)
-            # Before the first name goes, the second must be on the disk.
-            for directory in dict.fromkeys(place.parent for _, place in moves):
-                if self._durable:
-                    _sync(directory)
-            for staged, _ in moves:
-                staged.unlink(missing_ok=True)
+        if moves:
+            self._place.show(moves)
 
     def with_durability(self, durability: Literal["process", "power"]) -> Files:
         """Sync files and directories for the sake of power, or leave that to the system."""
         other = copy.copy(self)
-        other._durable = durability == "power"  # noqa: SLF001 - one of us
+        other._place = self._place.with_durability(power=durability == "power")  # noqa: SLF001 - one of us
         return other
 
     def abort(self, messages: Sequence[Any], epoch: int) -> None:  # noqa: ARG002
         """Remove staged files; published ones stay."""
-        lost = [piece.name for message in messages for piece in _checked(message)]
-        with _telling("clean up", self._staging):
-            for name in lost:
-                (self._staging / name).unlink(missing_ok=True)
+        self._place.remove([piece.name for message in messages for piece in _checked(message)])
 
     def sweep(self, keep: Sequence[Any]) -> None:
         """Remove staged files that no message to keep names."""
         kept = {piece.name for message in keep for piece in _checked(message)}
-        with _telling("clean up", self._staging):
-            for path in self._staging.glob("*") if self._staging.exists() else ():
-                if path.name not in kept:
-                    path.unlink(missing_ok=True)
-
-    @property
-    def _staging(self) -> Path:
-        return self._root / "_staging"
+        self._place.remove([name for name in self._place.names() if name not in kept])
 
     def _new_name(self, epoch: int, attempt: str) -> str:
         # Two tasks of one attempt write at the same time, so the attempt alone is not enough.
         told = re.sub(r"[^A-Za-z0-9_-]", "_", attempt)[:64]
         return f"{epoch:010d}-{told}-{uuid4().hex}{SUFFIXES[self._format][0]}"
 
-    def _write_file(self, path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
-        rows = 0
-        with ExitStack() as stack:
+    def _write_file(self, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
+        rows, told = 0, f"{self._place}/{STAGING}/{name}"
+        with self._place.creating(name) as file:
             # Errors of the rows' own making pass through: only what is done to the file is told.
-            with _telling("write", path):
-                _make_directory(path.parent)
-                file = path.open("xb")
-                # What is still to be written is written by closing, also after an error.
-                stack.callback(_close, file, path)
+            with telling("write", told):
                 writer = self._open_writer(file, schema)
             try:
                 for table in tables:
-                    with _telling("write", path):
+                    with telling("write", told):
                         writer.write_table(table)
                     rows += table.num_rows
             finally:
-                with _telling("write", path):
+                with telling("write", told):
                     writer.close()
-            with _telling("write", path):
-                file.flush()
-                if self._durable:
-                    os.fsync(file.fileno())
-                    _sync(path.parent)
         return rows
 
     def _open_writer(self, file: IO[bytes], schema: pa.Schema) -> Any:
@@ -259,40 +224,6 @@ def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(held)
 
 
-def _show(staged: Path, place: Path) -> None:
-    """Give a staged file its second name, unless it has it already."""
-    try:
-        _link(staged, place)
-    except FileNotFoundError:
-        if not place.exists():
-            message = f"Files: {staged.name} is neither staged nor published"
-            so = "restore the output directory, or start from an older savepoint into a new one"
-            why = f"it was committed, and then removed from {staged.parent}"
-            raise RunError(message, why=why, so=so) from None
-    except FileExistsError:
-        if staged.exists() and not _same(staged, place):
-            message = f"Files: {place} is there already, written by another run"
-            so = "write into an empty directory, or resume from the checkpoint that wrote it"
-            raise RunError(message, so=so) from None
-
-
-def _link(staged: Path, place: Path) -> None:
-    """Name a file twice; where that cannot be, rename it if nothing is in the way."""
-    try:
-        place.hardlink_to(staged)
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        if place.exists():
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), place) from None
-        staged.rename(place)
-
-
-def _same(staged: Path, place: Path) -> bool:
-    # A copy of the directory has two files where there were two names of one.
-    return staged.samefile(place) or filecmp.cmp(staged, place, shallow=False)
-
-
 @dataclass(frozen=True, slots=True)
 class _Piece:
     """A staged file, and where below the root it is to be."""
@@ -300,6 +231,11 @@ class _Piece:
     name: str
     directories: str
     suffix: str
+
+    def place(self, epoch: int, number: int) -> str:
+        """That place, for a message of this number."""
+        name = f"part-{epoch:010d}-{number:05d}{self.suffix}"
+        return f"{self.directories}/{name}" if self.directories else name
 
 
 def _checked(message: object) -> list[_Piece]:
@@ -324,43 +260,3 @@ def _is_piece(piece: object) -> bool:
         case [str(name), str(directories)]:
             return _PLAIN.fullmatch(name) is not None and is_partition(directories)
     return False
-
-
-def _make_directory(path: Path) -> None:
-    """Make a directory and those above it durably: files in a lost directory are lost."""
-    if path.is_dir():
-        return
-    _make_directory(path.parent)
-    path.mkdir(exist_ok=True)
-    _sync(path.parent)
-
-
-def _sync(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _close(file: IO[bytes], path: Path) -> None:
-    with _telling("write", path):
-        file.close()
-
-
-@contextmanager
-def _telling(what: str, path: Path) -> Iterator[None]:
-    """Say what could not be done to which file."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except pa.ArrowException as error:
-        message = f"Files: cannot {what} {path}"
-        so = "cast the column to a type that the format holds, such as String"
-        raise RunError(message, why=str(error).splitlines()[0], so=so) from error
-    except OSError as error:
-        message = f"Files: cannot {what} {path}"
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        helps = "make room on that disk, then start again" if full else None
-        raise RunError(message, why=str(error), so=helps) from error
