@@ -6,10 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+import anabranch as ab
 from anabranch.cli import main
 from anabranch.errors import CheckpointError, RunError
+from anabranch.objects import Bucket, ObjectUrl
 from anabranch.runtime.savepoint import savepoint
 from anabranch.simulate.inline import UNKIND
 from anabranch.state.protocol import Fenced
@@ -18,6 +21,7 @@ from anabranch.state.store import LocalStore
 from anabranch.state.stores import place_of, store_at
 from anabranch.testing import assert_same_rows, run_sequential
 from tests.recovery.test_savepoint import Life
+from tests.runtime.programs import PROGRAMS
 from tests.runtime.test_inline import made, run, written
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -171,45 +175,65 @@ def test_the_command_line_refuses_what_cannot_be(capsys):
 
 PROGRAM = """
 import sys
-from pathlib import Path
 
 import anabranch as ab
-from tests.runtime.test_inline import made
+from tests.recovery.test_object_checkpoints import of_files
 
 if __name__ == "__main__":
-    home, place = Path(sys.argv[1]), sys.argv[2]
+    bucket = sys.argv[1]
 
     def start():
-        return made("fraud", home, count=2000).start(
-            master="local[2]", checkpoint=place, trigger=ab.available_now(max_rows=7), parallelism=2
+        # Eighty epochs, sixty-four at a time: some are left behind the first commit.
+        return of_files(bucket).start(
+            master="local[2]",
+            checkpoint=f"{bucket}/ckpt",
+            trigger=ab.available_now(max_rows=25),
+            parallelism=2,
         )
 
-    # Sixty-four epochs at a time, so there are some left behind the first commit.
     query = start()
     while query.last_progress is None and query.is_active:
         query.await_termination(0.02)
-    query.savepoint(place + "-saved")
+    query.savepoint(f"{bucket}/saved")
     query.stop(drain=False)
     start().await_termination()
 """
 
 
+def of_files(bucket):
+    """A program that reads from the store and writes to it."""
+    program, _, schema = PROGRAMS["fraud"]
+    source = ab.sources.Files(f"{bucket}/in", format="parquet", schema=schema)
+    return program(source, ab.sinks.Files(f"{bucket}/out", format="parquet"))
+
+
 @pytest.mark.spark
-def test_a_run_on_spark_that_was_cut_off_goes_on(place, s3_environment, tmp_path):
-    """Lanes are processes of their own, with the credentials of their environment."""
+def test_a_run_on_spark_that_was_cut_off_goes_on(bucket, s3_environment, tmp_path):
+    """Tasks are processes of their own, with the credentials of their environment.
+
+    What is read, what is written and the checkpoint are in the store.
+    """
+    _, rows, schema = PROGRAMS["fraud"]
+    pl.DataFrame(rows(2000), schema=schema).write_parquet(tmp_path / "in.parquet")
+    whole = Bucket(ObjectUrl.of(bucket), "test")
+    whole.create("in/a.parquet", (tmp_path / "in.parquet").read_bytes())
     file = tmp_path / "program.py"
     file.write_text(PROGRAM)
     environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
     environment |= {**s3_environment, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
-    command = [sys.executable, str(file), str(tmp_path), str(place)]
+    command = [sys.executable, str(file), bucket]
 
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
     assert 0 == ended.returncode, ended.stderr
+    place = place_of(f"{bucket}/ckpt")
     found = recover(store_at(place))
     assert {1, 2} == {each.run for each in found.history if not each.is_opening}
     log = downloaded(place, tmp_path / "log")
-    expected = run_sequential(made("fraud", tmp_path, count=2000), log=log)["out"]
+    expected = run_sequential(of_files(bucket), log=log)["out"]
+    for name in whole.sizes("out/"):
+        (tmp_path / "out").mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(whole.read(name))
     assert_same_rows(expected, written(tmp_path / "out"))
-    saved = recover(store_at(place_of(f"{place}-saved")))
+    saved = recover(store_at(place_of(f"{bucket}/saved")))
     assert 0 <= saved.commit.last < found.commit.last
