@@ -26,6 +26,8 @@ _EVENTS = {"event_time": pl.Int64, "ad": pl.Int64, "event_type": pl.String, "pri
 _ROWS, _PER_SECOND, _EPOCH_ROWS, _SHOWN = 3_000_000, 30_000, 200_000, 8
 _FEW, _FEW_ROWS = 300, 6_000
 
+EXAMPLES = (("demo", "on all cores"), ("demo --master 'local[2]'", "on two"))
+
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """The options of the command."""

@@ -18,6 +18,12 @@ from anabranch.spark.java import find_java
 _PACKAGES = {"polars": "2.", "pyarrow": "26.", "pyspark": "4.3."}
 _OLDEST = (3, 11)
 
+EXAMPLES = (
+    ("doctor", "look at this machine; 1 if something is missing"),
+    ("doctor --fix", "and clear away what dead processes of ours left"),
+    ("doctor --spark", "start Spark too, and check all that is relied on"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:

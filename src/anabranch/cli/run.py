@@ -22,6 +22,13 @@ from anabranch.spark.private import active_context
 NOWHERE = """\
 OpenTelemetry has no provider of meters or tracers: what it is told goes nowhere
   so    set one in the file, or run opentelemetry-instrument anabranch run ...: docs/watching.md"""
+EXAMPLES = (
+    ("run views.py", "until Ctrl-C: once ends it in order, twice at once"),
+    ("run views.py --checkpoint ckpt", "go on where the last run ended"),
+    ("run views.py --trigger now --checkpoint ckpt", "all that is there now, then end"),
+    ("run shop.py:views shop.py:orders --checkpoint ckpt", "two programs side by side"),
+    ("run views.py --master spark://host:7077 --conf spark.executor.memory=4g", "on a cluster"),
+)
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -191,7 +198,8 @@ def _port(given: str) -> int:
 def _setting(given: str) -> tuple[str, str]:
     key, sign, value = given.partition("=")
     if not sign or not key.strip():
-        message = f"KEY=VALUE, such as spark.driver.memory=4g; got {given!r}"
+        # Without what follows the name: it may be a secret.
+        message = f"KEY=VALUE, such as spark.driver.memory=4g; got {key.split(':')[0].strip()!r}"
         raise argparse.ArgumentTypeError(message)
     return key.strip(), value
 

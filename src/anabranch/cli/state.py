@@ -10,6 +10,8 @@ from typing import Any
 from anabranch.cli.checkpoints import Seen, Source, seen
 from anabranch.observe.shown import moment
 
+EXAMPLES = (("state ckpt", "sources, operators, slices, sizes, some keys"),)
+
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """The options of the command."""

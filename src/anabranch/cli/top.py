@@ -23,6 +23,12 @@ _COLUMNS = ("program", "epochs", "rows", "rows/s", "last commit", "watermark", "
 _WIDE = 200
 """Columns where there is no screen: nothing is cut off in a file."""
 
+EXAMPLES = (
+    ("top ckpt", "again and again, until Ctrl-C"),
+    ("top ckpt/* --every 5", "all queries of one run, every five seconds"),
+    ("top ckpt --json", "once, for programs"),
+)
+
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """The options of the command."""
@@ -90,8 +96,11 @@ def _cells(found: Seen, now: float) -> tuple[str, ...]:
 
 
 def _seconds(given: str) -> float:
-    seconds = float(given)
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = 0.0
     if not 0.1 <= seconds <= 3600:
-        message = f"from 0.1 to 3600 seconds, got {given}"
+        message = f"from 0.1 to 3600 seconds, got {given!r}"
         raise argparse.ArgumentTypeError(message)
     return seconds

@@ -8,6 +8,11 @@ from typing import Any
 
 from anabranch.observe.checkpoint import why_of
 
+EXAMPLES = (
+    ("why ckpt", "which source holds the watermark, and what would release it"),
+    ("why ckpt --json", "for programs"),
+)
+
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """The options of the command."""

@@ -1,0 +1,52 @@
+"""What must not be shown: values of settings that are called as secrets are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+SHOWN = "*****"
+
+_SECRET = re.compile(
+    r"secret|passw|token|credential|access[._-]?key|private[._-]?key", re.IGNORECASE
+)
+"""Spark's own `spark.redaction.regex`, and a little more."""
+_SETTING = re.compile(r"(?P<name>[\w.\-]*)(?P<sign>\s*[=:]\s*)(?P<value>[^\s,'\"]+)")
+_SHORTEST = 4
+"""Shorter values are hidden beside their names alone: they may be part of any word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """Values that are hidden wherever they are met.
+
+    >>> Secrets.of({"spark.ssl.keyPassword": "hunter2"}).hidden("cannot open it with hunter2")
+    'cannot open it with *****'
+    """
+
+    values: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str] | Iterable[tuple[str, str]]) -> Secrets:
+        """The values of those settings whose names tell that they are secret."""
+        secret = {value for name, value in dict(settings).items() if _SECRET.search(name)}
+        # The longest first: one may be the beginning of another.
+        long = (value for value in secret if len(value) >= _SHORTEST)
+        return cls(tuple(sorted(long, key=len, reverse=True)))
+
+    def hidden(self, text: str) -> str:
+        """The same text without secrets, these and any that stand beside a telling name.
+
+        >>> Secrets().hidden("unrecognized arguments: spark.x.password=a")
+        'unrecognized arguments: spark.x.password=*****'
+        """
+        for value in self.values:
+            text = text.replace(value, SHOWN)
+        return _SETTING.sub(_without_value, text)
+
+
+def _without_value(found: re.Match[str]) -> str:
+    if not _SECRET.search(found["name"]):
+        return found[0]
+    return f"{found['name']}{found['sign']}{SHOWN}"
