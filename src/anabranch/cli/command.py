@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
 from anabranch import __version__
-from anabranch.cli import bench, completion, demo, doctor, explain, run, state, top, why
+from anabranch.cli import bench, completion, demo, doctor, explain, failure, run, state, top, why
 from anabranch.cli.secrets import Secrets
 from anabranch.errors import AnabranchError
 
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _interrupted(options)
     except BrokenPipeError:
         # Whoever read standard output has seen enough, as `head` has.
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None
         return FAILED
     except Exception as error:  # noqa: BLE001 - not foreseen: people want all of it, programs an object
         if not options.json:
@@ -109,8 +109,8 @@ class Parser(argparse.ArgumentParser):
         """Tell what is wrong and end with 2."""
         message = Secrets().hidden(message)
         if self.as_json:
-            error = {"type": "UsageError", "message": message, "file": None, "line": None}
-            print(json.dumps({"ok": False, "error": error}, ensure_ascii=False))
+            facts = {"ok": False, "error": failure.told("UsageError", message)}
+            print(json.dumps(facts, ensure_ascii=False))
         self.print_usage(sys.stderr)
         self.exit(MISUSED, f"{self.prog}: error: {message}\n{self.prog} --help has examples\n")
 
@@ -160,9 +160,7 @@ def _interrupted(options: argparse.Namespace) -> int:
 
 def _failed(error: AnabranchError, options: argparse.Namespace, secrets: Secrets) -> int:
     if options.json:
-        facts = {"type": type(error).__name__, "message": str(error)}
-        where = {"file": error.file, "line": error.line}
-        _print({"ok": False, "error": {**facts, **where}}, secrets)
+        _print({"ok": False, "error": failure.of(error)}, secrets)
     else:
         print(secrets.hidden(f"{type(error).__name__}: {error}"), file=sys.stderr)
     return FAILED

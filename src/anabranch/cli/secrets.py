@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 SHOWN = "*****"
 
-_SECRET = re.compile(
-    r"secret|passw|token|credential|access[._-]?key|private[._-]?key", re.IGNORECASE
-)
+_TELLING = r"(?:secret|passw|token|credential|access[._-]?key|private[._-]?key)"
 """Spark's own `spark.redaction.regex`, and a little more."""
-_SETTING = re.compile(r"(?P<name>[\w.\-]*)(?P<sign>\s*[=:]\s*)(?P<value>[^\s,'\"]+)")
+_SECRET = re.compile(_TELLING, re.IGNORECASE)
+_SETTING = re.compile(rf"([\w.\-]*{_TELLING}[\w.\-]*\s*[=:]\s*)[^\s,'\"]+", re.IGNORECASE)
 _SHORTEST = 4
 """Shorter values are hidden beside their names alone: they may be part of any word."""
 
@@ -43,10 +42,4 @@ class Secrets:
         """
         for value in self.values:
             text = text.replace(value, SHOWN)
-        return _SETTING.sub(_without_value, text)
-
-
-def _without_value(found: re.Match[str]) -> str:
-    if not _SECRET.search(found["name"]):
-        return found[0]
-    return f"{found['name']}{found['sign']}{SHOWN}"
+        return _SETTING.sub(rf"\1{SHOWN}", text)
