@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from anabranch.errors import CheckpointError
 from anabranch.observe.checkpoint import COMMITTED_AT
 from anabranch.state.layout import METADATA, Commit, Metadata
 from anabranch.state.recovery import Recovered, recover
 from anabranch.state.store import LocalStore, Missing
+
+T = TypeVar("T")
 
 _LOOKS = 3
 
@@ -67,14 +71,23 @@ def seen(directory: Path) -> Seen:
     Raises:
         CheckpointError: It is none, or damaged.
     """
+    return look(directory, lambda: _read(directory))
+
+
+def look(directory: Path, read: Callable[[], T]) -> T:
+    """Read a checkpoint, again where a query has cleared away what was listed.
+
+    Raises:
+        CheckpointError: It is none, or damaged.
+    """
     if not (directory / METADATA).is_file():
         message = f"{directory} is no checkpoint: it has no file {METADATA!r}"
         raise CheckpointError(message, so="pass the directory that was given as checkpoint=")
     for _ in range(_LOOKS - 1):
         # A query that runs clears away what it no longer needs: what was listed may be gone.
         with suppress(CheckpointError, Missing, FileNotFoundError):
-            return _read(directory)
-    return _read(directory)
+            return read()
+    return read()
 
 
 def _read(directory: Path) -> Seen:

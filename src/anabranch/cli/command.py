@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from anabranch import __version__
 from anabranch.cli import bench, completion, demo, doctor, explain, failure, run, state, top, why
-from anabranch.cli.secrets import Secrets
+from anabranch.cli.secrets import Secrets, without_settings
 from anabranch.errors import AnabranchError
 
 Result: TypeAlias = tuple[int, dict[str, Any]]
@@ -107,7 +107,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Tell what is wrong and end with 2."""
-        message = Secrets().hidden(message)
+        message = without_settings(message)
         if self.as_json:
             facts = {"ok": False, "error": failure.told("UsageError", message)}
             print(json.dumps(facts, ensure_ascii=False))

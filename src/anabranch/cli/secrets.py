@@ -13,7 +13,7 @@ _TELLING = r"(?:secret|passw|token|credential|access[._-]?key|private[._-]?key)"
 _SECRET = re.compile(_TELLING, re.IGNORECASE)
 _SETTING = re.compile(rf"([\w.\-]*{_TELLING}[\w.\-]*\s*[=:]\s*)[^\s,'\"]+", re.IGNORECASE)
 _SHORTEST = 4
-"""Shorter values are hidden beside their names alone: they may be part of any word."""
+"""Shorter values may be part of any word, and protect nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,16 @@ class Secrets:
         return cls(tuple(sorted(long, key=len, reverse=True)))
 
     def hidden(self, text: str) -> str:
-        """The same text without secrets, these and any that stand beside a telling name.
-
-        >>> Secrets().hidden("unrecognized arguments: spark.x.password=a")
-        'unrecognized arguments: spark.x.password=*****'
-        """
+        """The same text without these values."""
         for value in self.values:
             text = text.replace(value, SHOWN)
-        return _SETTING.sub(rf"\1{SHOWN}", text)
+        return text
+
+
+def without_settings(text: str) -> str:
+    """A text of what a user wrote on the command line, without values beside telling names.
+
+    >>> without_settings("unrecognized arguments: --config spark.x.password=a")
+    'unrecognized arguments: --config spark.x.password=*****'
+    """
+    return _SETTING.sub(rf"\1{SHOWN}", text)
