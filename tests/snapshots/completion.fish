@@ -35,6 +35,7 @@ complete -c anabranch -n '__fish_seen_subcommand_from bench' -l save -f -d 'writ
 complete -c anabranch -n __fish_use_subcommand -f -a doctor -d 'see whether this machine has all that is needed, and mend what is ours'
 complete -c anabranch -n '__fish_seen_subcommand_from doctor' -s h -l help -f -d 'show this help message and exit'
 complete -c anabranch -n '__fish_seen_subcommand_from doctor' -l json -f -d 'one JSON object on standard output'
+complete -c anabranch -n '__fish_seen_subcommand_from doctor' -l fix -f -d 'remove what dead processes of ours left, and archives of classes that are stale; what belongs to somebody is left alone'
 complete -c anabranch -n '__fish_seen_subcommand_from doctor' -l spark -f -d 'start Spark too, and check all that is relied on'
 complete -c anabranch -n '__fish_seen_subcommand_from doctor' -l master -r -f -d 'Spark'\''s master (default: local[2])'
 complete -c anabranch -n __fish_use_subcommand -f -a state -d 'say what a checkpoint holds; check it, or write its state as Parquet'
