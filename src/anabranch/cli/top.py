@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.table import Table
 
 from anabranch.cli.checkpoints import Seen, seen
+from anabranch.cli.live import size
 from anabranch.clock import Clock, SystemClock
 from anabranch.observe.shown import length, moment
 
@@ -91,7 +92,7 @@ def _cells(found: Seen, now: float) -> tuple[str, ...]:
         # The least counts, and a source without one holds all.
         moment(min(known) if known and len(known) == len(marks) else None),
         f"{found.lanes}",
-        f"{sum(each.bytes for each in found.operators):,} bytes",
+        size(sum(each.bytes for each in found.operators)),
     )
 
 
