@@ -6,17 +6,20 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from anabranch.cli.interrupts import Asked, Interrupts, interrupts
-from anabranch.cli.on_spark import DRAINING, STOPPING
+from anabranch.cli.live import screen
+from anabranch.cli.on_spark import DRAINING, STOPPING, _watch
 from anabranch.cli.programs import load
+from anabranch.errors import AnabranchError
 from anabranch.state.recovery import recover
 from anabranch.state.store import LocalStore
-from anabranch.testing import run_sequential
+from anabranch.testing import MockClock, run_sequential
 
 PROGRAM = """
 import socket
@@ -188,3 +191,56 @@ def test_a_third_time_not_even_the_end_is_waited_for():
 
     with pytest.raises(KeyboardInterrupt):
         asked.note(signal.SIGINT)
+
+
+class Several:
+    """A query that runs until it is told to stop, or fails by itself."""
+
+    def __init__(self, name, error=None):
+        self.name, self.stopped, self.error = name, [], error
+        self.status, self.recent_progress = {"message": "Processing new data"}, []
+        self._ended = threading.Event()
+        if error is not None:
+            self._ended.set()
+
+    @property
+    def is_active(self):
+        return not self._ended.is_set()
+
+    def exception(self):
+        return self.error
+
+    def statistics(self):
+        return {"rows": 0, "epochs": 0}
+
+    def await_termination(self, timeout):
+        self._ended.wait(timeout)
+
+    def stop(self, *, drain):
+        self.stopped.append(drain)
+        self._ended.set()
+
+
+def test_where_one_of_several_fails_the_others_are_drained(capsys):
+    failed, other = Several("failed", AnabranchError("no")), Several("other")
+    asked = Interrupts()
+    asked.starting = False
+
+    with screen(MockClock()) as shown:
+        _watch([failed, other], shown, asked)
+
+    assert ([], [True]) == (failed.stopped, other.stopped)
+    assert DRAINING not in capsys.readouterr().err, "nobody has asked for it"
+
+
+def test_all_of_several_are_asked_to_drain_at_once(capsys):
+    queries = [Several("one"), Several("two")]
+    asked = Interrupts()
+    asked.starting = False
+    asked.note(signal.SIGINT)
+
+    with screen(MockClock()) as shown:
+        _watch(queries, shown, asked)
+
+    assert [[True], [True]] == [each.stopped for each in queries]
+    assert DRAINING in capsys.readouterr().err

@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import count
 
 import duckdb
 import polars as pl
@@ -13,10 +14,14 @@ from anabranch.cli import main
 from anabranch.cli.kept_values import as_text, processed
 from anabranch.cli.lasting import Lasting
 from anabranch.cli.verify import verify
+from anabranch.epoch.triggers import available_now
+from anabranch.errors import CheckpointError
+from anabranch.runtime.assembly import Settings, assemble
+from anabranch.simulate.inline import KIND, InlineExecutor
 from anabranch.state.codec import encode
 from anabranch.state.recovery import recover
 from anabranch.state.store import LocalStore
-from anabranch.testing import EOF, TestingSource
+from anabranch.testing import EOF, MockClock, TestingSource
 from tests.runtime.programs import PROGRAMS
 from tests.runtime.test_inline import made, run
 
@@ -352,3 +357,56 @@ def test_any_value_has_a_text():
     assert '{"a": [1, "nan", true, null], "[2]": ["x"]}' == as_text(
         {"a": (1, nan, True, None), (2,): {"x"}}
     )
+
+
+class Restless(LocalStore):
+    """A store whose query goes on whenever somebody reads."""
+
+    def __init__(self, root, go_on):
+        super().__init__(root)
+        self.go_on = go_on
+
+    def read(self, path):
+        self.go_on()
+        return super().read(path)
+
+
+def running(tmp_path, every, keep, rows=200, chain=1):
+    """A query, and a store that lets it take a step whenever so many files were read."""
+    program = made("campaign_views", tmp_path, count=rows)
+    settings = Settings(available_now(7), tmp_path / "ckpt", 2, slices=8, keep=keep, in_flight=2)
+    assembled = assemble(program.freeze(), settings, InlineExecutor(0, KIND), MockClock())
+    reads = count(1)
+
+    def go_on():
+        if next(reads) % every == 0 and not assembled.loop.over:
+            assembled.loop.step()
+
+    while len(recover(LocalStore(tmp_path / "ckpt")).chains.get("window-1", ())) < chain:
+        assembled.loop.step()
+    return assembled, Restless(tmp_path / "ckpt", go_on)
+
+
+@pytest.mark.slow
+def test_a_query_that_runs_meanwhile_is_no_damage(tmp_path):
+    """It commits and lets go of files while others are read."""
+    assembled, store = running(tmp_path, every=12, keep=3)
+
+    looks = 0
+    while not assembled.loop.over:
+        assert [] == verify(store).problems
+        assert 0 == main(["state", str(tmp_path / "ckpt")])
+        looks += 1
+    assembled.loop.close()
+    assembled.close()
+    assert looks > 3
+
+
+@pytest.mark.slow
+def test_a_query_that_is_too_fast_to_be_read_is_no_damage_either(tmp_path):
+    assembled, store = running(tmp_path, every=2, keep=1, rows=1000, chain=20)
+
+    with pytest.raises(CheckpointError, match="cannot be checked while its query runs"):
+        verify(store)
+    assembled.loop.close()
+    assembled.close()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, CheckpointError
 from anabranch.state.delta import Delta
 from anabranch.state.layout import (
     COMMITS,
@@ -45,13 +45,20 @@ class Checked:
 
 
 def verify(store: LocalStore) -> Checked:
-    """Read a checkpoint that nobody, or somebody, is writing to; nothing is changed."""
-    for _ in range(_LOOKS - 1):
+    """Read a checkpoint that nobody, or somebody, is writing to; nothing is changed.
+
+    Raises:
+        CheckpointError: Whoever writes to it is too fast for it to be read.
+    """
+    for _ in range(_LOOKS):
         before = _newest(store)
         found = _Verification(store).run()
         if not found.problems or _newest(store) == before:
             return found
-    return _Verification(store).run()
+    message = f"{store.root} cannot be checked while its query runs"
+    why = "it lets go of files faster than they are read"
+    so = "check it when the query has ended, or check a savepoint: query.savepoint(path)"
+    raise CheckpointError(message, why=why, so=so)
 
 
 def _newest(store: LocalStore) -> int | None:
