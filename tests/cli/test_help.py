@@ -1,12 +1,16 @@
 """What `--help` says, word for word; `--version`; and that secrets are not said."""
 
+import importlib
 import json
+import shlex
+import subprocess
+import sys
 
 import pytest
 
 import anabranch as ab
 from anabranch.cli import main
-from anabranch.cli.command import _COMMANDS
+from anabranch.cli.command import _COMMANDS, parser
 from anabranch.cli.secrets import Secrets
 
 
@@ -26,9 +30,22 @@ def test_help_is_what_it_was(command, golden, capsys):
 
 
 @pytest.mark.parametrize("command", _COMMANDS)
-def test_every_command_has_an_example_that_it_takes(command):
-    assert _COMMANDS[command].examples
-    assert all(call.split()[0] == command for call, _ in _COMMANDS[command].examples)
+def test_every_example_is_a_call_that_is_taken(command):
+    calls = [call for call, _ in importlib.import_module(f"anabranch.cli.{command}").EXAMPLES]
+
+    assert calls
+    for call in calls:
+        words = shlex.split(call.partition(" > ")[0])
+        assert command == words[0]
+        parser(words).parse_args(words)
+
+
+def test_what_a_command_needs_is_loaded_for_it_alone():
+    code = "import sys; from anabranch.cli import main\n"
+    code += "try: main(['--version'])\nexcept SystemExit: pass\n"
+    code += "sys.exit('polars' in sys.modules)"
+
+    assert 0 == subprocess.run([sys.executable, "-c", code], check=False).returncode
 
 
 def test_the_version_is_the_packages(capsys):

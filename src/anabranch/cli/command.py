@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
-from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, NoReturn, TypeAlias
 
 from anabranch import __version__
-from anabranch.cli import bench, completion, demo, doctor, explain, failure, run, state, top, why
+from anabranch.cli import failure
 from anabranch.cli.secrets import Secrets, without_settings
 from anabranch.errors import AnabranchError
 
@@ -21,45 +22,18 @@ Result: TypeAlias = tuple[int, dict[str, Any]]
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command: what it is for, its options, and how it is called."""
-
-    text: str
-    arguments: Callable[[argparse.ArgumentParser], None]
-    examples: tuple[tuple[str, str], ...]
-    """Calls without the program's name, each with what it does."""
-
-
 _COMMANDS = {
-    "demo": Command(
-        "see a program run, from a generator to windowed results", demo.arguments, demo.EXAMPLES
-    ),
-    "run": Command("run the program of a file", run.arguments, run.EXAMPLES),
-    "explain": Command(
-        "say what a program is made of, what runs in parallel, and why",
-        explain.arguments,
-        explain.EXAMPLES,
-    ),
-    "bench": Command("run a benchmark of the repository", bench.arguments, bench.EXAMPLES),
-    "doctor": Command(
-        "see whether this machine has all that is needed, and mend what is ours",
-        doctor.arguments,
-        doctor.EXAMPLES,
-    ),
-    "state": Command(
-        "say what a checkpoint holds; check it, or write its state as Parquet",
-        state.arguments,
-        state.EXAMPLES,
-    ),
-    "why": Command("say what the query of a checkpoint waits for", why.arguments, why.EXAMPLES),
-    "top": Command("watch queries as they go, by their checkpoints", top.arguments, top.EXAMPLES),
-    "completion": Command(
-        "print a script that lets a shell complete commands and options",
-        completion.arguments,
-        completion.EXAMPLES,
-    ),
+    "demo": "see a program run, from a generator to windowed results",
+    "run": "run the program of a file",
+    "explain": "say what a program is made of, what runs in parallel, and why",
+    "bench": "run a benchmark of the repository",
+    "doctor": "see whether this machine has all that is needed, and mend what is ours",
+    "state": "say what a checkpoint holds; check it, or write its state as Parquet",
+    "why": "say what the query of a checkpoint waits for",
+    "top": "watch queries as they go, by their checkpoints",
+    "completion": "print a script that lets a shell complete commands and options",
 }
+"""What each is for. Each has a module of its name, with its `arguments` and `EXAMPLES`."""
 
 _EPILOG = """\
 anabranch COMMAND --help tells more of a command.
@@ -77,7 +51,7 @@ exit status: 0 done, 1 it failed, 2 it was called wrongly, 130 it was stopped by
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 0: done, 1: it failed, 2: it was called wrongly, 130: Ctrl-C ended it."""
     given = sys.argv[1:] if arguments is None else arguments
-    options = parser(as_json="--json" in given).parse_args(given)
+    options = parser(given, as_json="--json" in given).parse_args(given)
     secrets = Secrets.of(getattr(options, "conf", ()))
     try:
         # A user's file may print while it is imported or run; with --json that is everything else.
@@ -115,8 +89,11 @@ class Parser(argparse.ArgumentParser):
         self.exit(MISUSED, f"{self.prog}: error: {message}\n{self.prog} --help has examples\n")
 
 
-def parser(*, as_json: bool = False) -> Parser:
-    """All commands with their options."""
+def parser(given: Sequence[str] | None = None, *, as_json: bool = False) -> Parser:
+    """All commands with their options; of a call that is `given`, those of its command alone.
+
+    What a command needs is loaded with its options, and takes a second for some.
+    """
     top = Parser(
         prog="anabranch",
         description="Stream programs in Python, run in parallel on Spark.",
@@ -128,21 +105,24 @@ def parser(*, as_json: bool = False) -> Parser:
         "--version", action="version", version=f"anabranch {__version__}", help="say which it is"
     )
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, each in _COMMANDS.items():
+    for name, text in _COMMANDS.items():
         command = commands.add_parser(
             name,
-            help=each.text,
-            description=f"{each.text[0].upper()}{each.text[1:]}.",
-            epilog=_told(each.examples),
+            help=text,
+            description=f"{text[0].upper()}{text[1:]}.",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         command.as_json = as_json
-        command.add_argument(
-            "--json", action="store_true", help="one JSON object on standard output"
-        )
-        command.set_defaults(parser=top)
-        each.arguments(command)
+        if given is None or name in given:
+            _fill(command, importlib.import_module(f"anabranch.cli.{name}"))
     return top
+
+
+def _fill(command: Parser, module: ModuleType) -> None:
+    """Give a command its options."""
+    command.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    command.epilog = _told(module.EXAMPLES)
+    module.arguments(command)
 
 
 def _told(examples: Sequence[tuple[str, str]]) -> str:

@@ -73,7 +73,9 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def completion(options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     """Print the script for a shell."""
-    text = script(options.parser, options.shell)
+    from anabranch.cli.command import parser
+
+    text = script(parser(), options.shell)
     if not options.json:
         print(text, end="")
     return 0, {"shell": options.shell, "script": text}
