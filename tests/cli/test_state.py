@@ -11,6 +11,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.cli import main
+from anabranch.cli.kept import newest_of_slices
 from anabranch.cli.kept_values import as_text, processed
 from anabranch.cli.lasting import Lasting
 from anabranch.cli.verify import verify
@@ -19,7 +20,10 @@ from anabranch.errors import CheckpointError
 from anabranch.runtime.assembly import Settings, assemble
 from anabranch.simulate.inline import KIND, InlineExecutor
 from anabranch.state.codec import encode
+from anabranch.state.delta import Delta
+from anabranch.state.layout import Commit
 from anabranch.state.recovery import recover
+from anabranch.state.retention import needed_links
 from anabranch.state.store import LocalStore
 from anabranch.testing import EOF, MockClock, TestingSource
 from tests.runtime.programs import PROGRAMS
@@ -410,3 +414,27 @@ def test_a_query_that_is_too_fast_to_be_read_is_no_damage_either(tmp_path):
         verify(store)
     assembled.loop.close()
     assembled.close()
+
+
+def test_of_slices_that_a_snapshot_has_nothing_older_counts():
+    """One lane wrote slices 0 and 1; then there are two, and the first has taken a snapshot."""
+
+    def delta(run, lane, epoch, slices, kind="delta"):
+        frame = pl.DataFrame({"slice": slices, "of": [epoch] * len(slices)})
+        frame = frame.with_columns(pl.col("slice").cast(pl.UInt16))
+        name = f"e{epoch}l{lane}"
+        return Delta("n", lane, run, epoch, epoch, name, frame, kind=kind)
+
+    old, snapshot, other = (
+        delta(1, 0, 0, [0, 1]),
+        delta(2, 0, 1, [0], "snapshot"),
+        delta(2, 1, 1, [1]),
+    )
+    first = Commit(0, 0, owners=(0, 0), lanes=1, deltas={"n": {0: old.path}}, number=1)
+    paths = {0: snapshot.path, 1: other.path}
+    second = Commit(1, 1, owners=(0, 1), lanes=2, deltas={"n": paths}, number=2)
+    links = sorted(needed_links([first, second]), key=lambda link: (link.number, link.lane))
+
+    frames = newest_of_slices([old, snapshot, other], links, {1: first, 2: second})
+
+    assert [[(1, 0)], [(0, 1)], [(1, 1)]] == [frame.rows() for frame in frames]
