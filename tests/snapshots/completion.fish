@@ -16,6 +16,7 @@ complete -c anabranch -n '__fish_seen_subcommand_from run' -l master -r -f -d 'S
 complete -c anabranch -n '__fish_seen_subcommand_from run' -l conf -r -f -d 'a setting of Spark'\''s, such as spark.driver.memory=4g; may be given several times'
 complete -c anabranch -n '__fish_seen_subcommand_from run' -l metrics-port -r -f -d 'show figures for Prometheus at http://127.0.0.1:PORT/metrics (default: nowhere)'
 complete -c anabranch -n '__fish_seen_subcommand_from run' -l progress -r -F -d 'append a line of JSON for every commit (default: nowhere)'
+complete -c anabranch -n '__fish_seen_subcommand_from run' -l otel -f -d 'give figures and spans to OpenTelemetry, as the file or opentelemetry-instrument has set it up'
 complete -c anabranch -n '__fish_seen_subcommand_from run' -l sequential -f -d 'run it by the oracle, in this process'
 complete -c anabranch -n __fish_use_subcommand -f -a explain -d 'say what a program is made of, what runs in parallel, and why'
 complete -c anabranch -n '__fish_seen_subcommand_from explain' -s h -l help -f -d 'show this help message and exit'
