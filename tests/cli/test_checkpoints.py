@@ -37,7 +37,7 @@ def test_state_tells_it_in_words(checkpoint, capsys):
 
     out = capsys.readouterr().out
     found = seen(checkpoint)
-    assert told(found) + "\n" == out
+    assert out.startswith(told(found) + "\n")
     assert out.startswith(f"{found.program}: {found.epochs} epoch")
     assert "rows of 2 partitions, watermark " in out
     assert "8 slices in 2 lanes" in out
@@ -59,6 +59,9 @@ def test_why_says_what_is_waited_for(checkpoint, capsys):
     assert facts["ok"]
     assert seen(checkpoint).program in facts["why"]
     assert facts["why"].splitlines()[0] in capsys.readouterr().out
+    (source,) = facts["sources"]
+    assert ("events", [], [0, 1]) == (source["name"], source["held_by"], source["finished"])
+    assert (seen(checkpoint).epochs - 1, []) == (facts["committed"], facts["planned"])
 
 
 def test_top_has_a_line_for_each_query(checkpoint, capsys):

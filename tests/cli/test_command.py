@@ -136,19 +136,6 @@ def test_usage_errors_are_two():
     assert 2 == left.value.code
 
 
-@pytest.mark.slow
-def test_doctor_finds_java_without_one_on_the_machine(capsys, monkeypatch, tmp_path):
-    monkeypatch.setenv("ANABRANCH_CACHE", str(tmp_path))
-
-    assert 0 == main(["doctor", "--json"])
-
-    findings = json.loads(capsys.readouterr().out)["findings"]
-    assert {"python", "polars", "pyarrow", "pyspark", "java", "disk"} == {
-        f["what"] for f in findings
-    }
-    assert all(finding["good"] for finding in findings)
-
-
 @pytest.mark.spark
 @pytest.mark.slow
 def test_run_on_spark_writes_the_same(program, tmp_path, capsys):

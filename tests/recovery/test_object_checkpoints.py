@@ -157,6 +157,10 @@ def test_the_command_line_looks_into_it(place, tmp_path, capsys):
         assert json.loads(capsys.readouterr().out)["ok"]
     assert 0 == main(["state", str(place), "--json"])
     assert json.loads(capsys.readouterr().out)["operators"][0]["bytes"] > 0
+    assert 0 == main(["state", str(place), "--verify"])
+    assert capsys.readouterr().out.startswith("whole: ")
+    assert 0 == main(["state", str(place), "--export", str(tmp_path / "state.parquet")])
+    assert pl.read_parquet(tmp_path / "state.parquet").height
 
 
 def test_the_command_line_says_that_there_is_none(bucket, capsys):

@@ -11,6 +11,12 @@ from typing import Any
 
 from anabranch.errors import AnabranchError
 
+EXAMPLES = (
+    ("bench", "say which there are"),
+    ("bench ysb --quick", "the Yahoo Streaming Benchmark, with small inputs"),
+    ("bench ysb --peer spark --json", "beside Spark's own engine, as JSON"),
+)
+
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """The options of the command; they are the benchmarks' own."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from anabranch.errors import CheckpointError, ProgramError
 from anabranch.observe.checkpoint import COMMITTED_AT
@@ -13,6 +14,8 @@ from anabranch.state.layout import METADATA, STATE, Commit, Metadata
 from anabranch.state.recovery import Recovered, recover
 from anabranch.state.store import Missing, Store
 from anabranch.state.stores import Place, checkpoint_at, place_of
+
+T = TypeVar("T")
 
 _LOOKS = 3
 
@@ -78,6 +81,15 @@ def seen(directory: Place) -> Seen:
     Raises:
         CheckpointError: It is none, or damaged.
     """
+    return look(directory, _read)
+
+
+def look(directory: Place, read: Callable[[Store], T]) -> T:
+    """Read a checkpoint, again where a query has cleared away what was listed.
+
+    Raises:
+        CheckpointError: It is none, or damaged.
+    """
     store = checkpoint_at(directory)
     if store is None:
         message = f"{directory} is no checkpoint: it has no file {METADATA!r}"
@@ -85,8 +97,8 @@ def seen(directory: Place) -> Seen:
     for _ in range(_LOOKS - 1):
         # A query that runs clears away what it no longer needs: what was listed may be gone.
         with suppress(CheckpointError, Missing):
-            return _read(store)
-    return _read(store)
+            return read(store)
+    return read(store)
 
 
 def _read(store: Store) -> Seen:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from anabranch.api.program import Program
-from anabranch.cli.on_spark import Options, run_on_spark
+from anabranch.cli.on_spark import Options, Ran, run_on_spark
 from anabranch.connectors.generator import Generator
 from anabranch.connectors.memory import Memory
 from anabranch.epoch.triggers import available_now
@@ -25,6 +25,8 @@ from anabranch.testing.oracle import run_sequential
 _EVENTS = {"event_time": pl.Int64, "ad": pl.Int64, "event_type": pl.String, "price": pl.Int64}
 _ROWS, _PER_SECOND, _EPOCH_ROWS, _SHOWN = 3_000_000, 30_000, 200_000, 8
 _FEW, _FEW_ROWS = 300, 6_000
+
+EXAMPLES = (("demo", "on all cores"), ("demo --master 'local[2]'", "on two"))
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -79,8 +81,8 @@ def demo(options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     results, few = Memory("results"), Memory("results")
     many = Generator(events, schema=_EVENTS, rows=_ROWS, vectorized=True)
     some = Generator(few_events, schema=_EVENTS, rows=_FEW_ROWS, vectorized=True)
-    (ran,) = run_on_spark([campaign_views(many, results)], settings)
-    run_on_spark([campaign_views(some, few)], settings)
+    ran = _run(campaign_views(many, results), settings)
+    _run(campaign_views(some, few), settings)
     print(f"checking a run over {_FEW_ROWS:,} other events against the oracle", file=sys.stderr)
     expected = run_sequential(campaign_views(some, few), epoch_rows=1_000)
     assert_same_rows(expected["results"], few.rows)
@@ -93,6 +95,14 @@ def demo(options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         print("oracle: the same rows, same order")
         print("\nNext: README.md has a program to start from; `anabranch run FILE` runs yours.")
     return 0, {"runtime": "spark", "events": _ROWS, "rows": len(results.rows), **asdict(ran)}
+
+
+def _run(program: Program, settings: Options) -> Ran:
+    """Run a program to its end: what Ctrl-C left undone would be compared in vain."""
+    ended = run_on_spark([program], settings)
+    if ended.asked:
+        raise KeyboardInterrupt
+    return ended.queries[0]
 
 
 def _show(rows: list[dict[str, Any]]) -> None:

@@ -3,34 +3,35 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
-import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from anabranch.cli.checks import Finding, Grade, Machine, examine
+from anabranch.cli.failure import told as failure
+from anabranch.cli.leftovers import Leftover, Places, leftovers
+from anabranch.clock import SystemClock
 from anabranch.config import cache_directory, environment
-from anabranch.errors import AnabranchError
-from anabranch.spark.java import find_java
+from anabranch.runtime.exchange import SHARED_MEMORY
 
-_PACKAGES = {"polars": "2.", "pyarrow": "26.", "pyspark": "4.3."}
-_OLDEST = (3, 11)
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at."""
-
-    what: str
-    good: bool
-    text: str
-    so: str | None = None
+EXAMPLES = (
+    ("doctor", "look at this machine; 1 if something is missing"),
+    ("doctor --fix", "and clear away what dead processes of ours left"),
+    ("doctor --spark", "start Spark too, and check all that is relied on"),
+)
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """The options of the command."""
+    command.add_argument(
+        "--fix",
+        action="store_true",
+        help="remove what dead processes of ours left, and archives of classes that are stale; "
+        "what belongs to somebody is left alone",
+    )
     command.add_argument(
         "--spark", action="store_true", help="start Spark too, and check all that is relied on"
     )
@@ -41,28 +42,38 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 
 def doctor(options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
-    """Look at everything, and say what is missing."""
-    findings = list(examine())
+    """Look at everything, mend what is ours if asked to, and say what is missing."""
+    places = Places(Path(tempfile.gettempdir()), SHARED_MEMORY, cache_directory())
+    machine = Machine(environment(), places, SystemClock())
+    mended = [each for each in _found(options, machine) if each.remove()]
+    findings = list(examine(machine))
     if options.spark and all(each.good for each in findings):
         findings += _conformance(options.master)
     if not options.json:
-        for each in findings:
-            print(f"{'ok  ' if each.good else 'FAIL'} {each.what:<10} {each.text}")
-            if each.so:
-                print(f"     {'':<10} {each.so}")
-    good = all(each.good for each in findings)
-    return 0 if good else 1, {"findings": [asdict(each) for each in findings]}
+        print("\n".join(_lines(findings, mended)))
+    facts = {
+        "findings": [{**asdict(each), "good": each.good} for each in findings],
+        "mended": [{"path": str(each.path), "why": each.why} for each in mended],
+    }
+    bad = [each.what for each in findings if not each.good]
+    if bad:
+        message = f"this machine lacks what is needed: {', '.join(bad)}"
+        return 1, {**facts, "error": failure("AnabranchError", message)}
+    return 0, facts
 
 
-def examine() -> Iterator[Finding]:
-    """Look at Python, the packages, Java and the disk."""
-    version = ".".join(map(str, sys.version_info[:3]))
-    good = sys.version_info[:2] >= _OLDEST
-    yield Finding("python", good, version, None if good else "use Python 3.11 or newer")
-    for name, wanted in _PACKAGES.items():
-        yield _package(name, wanted)
-    yield _checked("java", _java)
-    yield _checked("disk", _disk)
+def _found(options: argparse.Namespace, machine: Machine) -> list[Leftover]:
+    return leftovers(machine.places, machine.clock) if options.fix else []
+
+
+def _lines(findings: Sequence[Finding], mended: Sequence[Leftover]) -> list[str]:
+    lines = [f"removed {each.path}: {each.why}" for each in mended]
+    for each in findings:
+        lines.append(f"{each.grade:<4} {each.what:<17} {each.text}")
+        if each.so and each.grade is not Grade.OK:
+            lines.append(f"     {'':<17} so {each.so}")
+    count = Counter(each.grade for each in findings)
+    return [*lines, ", ".join(f"{count[grade]} {grade}" for grade in Grade)]
 
 
 def _conformance(master: str) -> list[Finding]:
@@ -76,42 +87,9 @@ def _conformance(master: str) -> list[Finding]:
     finally:
         attached.stop()
     so = "use the PySpark that this version was made for"
-    return [Finding(each.name, each.good, each.text, None if each.good else so) for each in checks]
-
-
-def _package(name: str, wanted: str) -> Finding:
-    try:
-        version = importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return Finding(
-            name, good=False, text="not installed", so=f"pip install '{name}=={wanted}*'"
-        )
-    good = version.startswith(wanted)
-    return Finding(name, good, version, None if good else f"pip install '{name}=={wanted}*'")
-
-
-def _checked(what: str, look: Callable[[], str]) -> Finding:
-    try:
-        return Finding(what, good=True, text=look())
-    except AnabranchError as error:
-        return Finding(what, good=False, text=f"{error.what}: {error.why}", so=error.so)
-    except OSError as error:
-        so = "free space, or set ANABRANCH_CACHE and TMPDIR"
-        return Finding(what, good=False, text=str(error), so=so)
-
-
-def _java() -> str:
-    java = find_java(environment(), cache_directory())
-    refused = f" ({java.refused})" if java.refused else ""
-    return f"{java.version} from {java.source}{refused}"
-
-
-def _disk() -> str:
-    """Write where checkpoints of programs without one, and prepared files, will be."""
-    cache = cache_directory()
-    cache.mkdir(parents=True, exist_ok=True)
-    for directory in (cache, Path(tempfile.gettempdir())):
-        with tempfile.NamedTemporaryFile(dir=directory) as probe:
-            probe.write(b"anabranch")
-            probe.flush()
-    return f"can write to {cache} and {tempfile.gettempdir()}"
+    return [
+        Finding(each.name, Grade.OK, each.text)
+        if each.good
+        else Finding(each.name, Grade.FAIL, each.text, so)
+        for each in checks
+    ]

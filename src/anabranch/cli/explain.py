@@ -8,6 +8,12 @@ from typing import Any
 
 from anabranch.cli.programs import load
 
+EXAMPLES = (
+    ("explain views.py", "what runs in parallel by what, and why, for people"),
+    ("explain views.py:hourly --format mermaid > views.mmd", "a drawing of one program of several"),
+    ("explain views.py --json", "for programs"),
+)
+
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """The options of the command."""
@@ -26,4 +32,7 @@ def explain(options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     program = load(options.program)
     if not options.json:
         print(program.explain(options.format))
-    return 0, json.loads(program.explain("json"))
+    facts = json.loads(program.explain("json"))
+    if options.format == "mermaid":
+        facts["mermaid"] = program.explain("mermaid")
+    return 0, facts

@@ -1,23 +1,25 @@
-"""Run programs on Spark from the command line: a progress line, and Ctrl-C that loses nothing."""
+"""Run programs on Spark from the command line: progress, and Ctrl-C that loses nothing."""
 
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
-
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
 from anabranch.api.program import Program
 from anabranch.api.query import Query
+from anabranch.cli.interrupts import Asked, Interrupts, interrupts
+from anabranch.cli.live import Screen, screen
 from anabranch.clock import Clock, SystemClock
 from anabranch.epoch.triggers import Trigger
+from anabranch.errors import AnabranchError
 from anabranch.state.stores import Place
 
 _REFRESH_S = 0.2
+DRAINING = "finishing what is planned, then it ends; Ctrl-C again stops at once, nothing is lost"
+STOPPING = "stopping at once; what is committed stays, the rest is run again next time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,23 +43,52 @@ class Ran:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What all queries did, and why they ended."""
+
+    queries: tuple[Ran, ...]
+    asked: Asked = Asked.GO_ON
+    """What the user asked for; without it they came to their end."""
+    code: int = 0
+    """The exit status."""
+
+
 def run_on_spark(
     programs: Sequence[Program], options: Options, clock: Clock | None = None
-) -> list[Ran]:
-    """Run programs side by side to their end; Ctrl-C drains them, a second one stops them."""
+) -> Ended:
+    """Run programs side by side to their end; Ctrl-C drains them, a second one stops them.
+
+    Raises:
+        AnabranchError: One of them failed; the others are drained.
+        KeyboardInterrupt: Ctrl-C came before anything ran.
+    """
     clock = clock or SystemClock()
     print(f"starting Spark ({options.master})", file=sys.stderr)
     began = clock.elapsed()
+    with interrupts() as asked:
+        queries = _started(programs, options, asked)
+        with screen(clock) as shown:
+            _watch(queries, shown, asked)
+        for query in queries:
+            query.await_termination()
+    seconds = clock.elapsed() - began
+    code = asked.code if asked.asked is Asked.STOP else 0
+    return Ended(tuple(_ran(query, seconds) for query in queries), asked.asked, code)
+
+
+def _started(programs: Sequence[Program], options: Options, asked: Interrupts) -> list[Query]:
     queries: list[Query] = []
     try:
-        queries += [_start(program, options, len(programs)) for program in programs]
-        _watch(queries)
-    except KeyboardInterrupt:
-        _stop(queries)
-    seconds = clock.elapsed() - began
-    for query in queries:
-        query.await_termination()
-    return [Ran(query.name, *_totals(query), seconds) for query in queries]
+        queries.extend(_start(program, options, len(programs)) for program in programs)
+        asked.starting = False
+    except BaseException:
+        # What has begun ends in order, and the first error is the one that counts.
+        for query in queries:
+            with suppress(AnabranchError):
+                query.stop(drain=not asked.asked)
+        raise
+    return queries
 
 
 def _start(program: Program, options: Options, count: int) -> Query:
@@ -73,36 +104,42 @@ def _start(program: Program, options: Options, count: int) -> Query:
     )
 
 
-def _watch(queries: Sequence[Query]) -> None:
-    """Wait for all, with a line for each that says how far it is."""
-    console = Console(file=sys.stderr)
-    # What is printed meanwhile goes above the lines if it goes to a screen, else where it is led.
-    both = sys.stdout.isatty()
-    with Live(console=console, refresh_per_second=5, transient=True, redirect_stdout=both) as live:
-        while any(query.is_active for query in queries):
-            live.update(Text("\n".join(map(_line, queries))))
-            queries[0].await_termination(_REFRESH_S)
+def _watch(queries: Sequence[Query], shown: Screen, asked: Interrupts) -> None:
+    """Show how all are until they have ended, and end them as the user asks."""
+    done = Asked.GO_ON
+    while active := [query for query in queries if query.is_active]:
+        wanted = _wanted(queries, asked)
+        if wanted > done:
+            done = wanted
+            if asked.asked:
+                shown.say(DRAINING if wanted is Asked.DRAIN else STOPPING)
+            for query in active:
+                _end(query, drain=wanted is Asked.DRAIN)
+        shown.show(queries)
+        _wait(active[0])
 
 
-def _line(query: Query) -> str:
-    progress = query.last_progress
-    if progress is None:
-        return f"{query.name}: {query.status['message'].lower()}"
-    _, rows = _totals(query)
-    rate = progress["processedRowsPerSecond"]
-    return f"{query.name}: epoch {progress['batchId']}, {rows:,} rows, {rate:,.0f} rows/s"
+def _wanted(queries: Sequence[Query], asked: Interrupts) -> Asked:
+    """What to do: what the user asks, or to drain where one of several has failed."""
+    failed = any(query.exception() is not None for query in queries)
+    return max(asked.asked, Asked.DRAIN if failed else Asked.GO_ON)
 
 
-def _totals(query: Query) -> tuple[int, int]:
-    totals: dict[str, Any] = query.statistics()
-    return totals["epochs"], totals["rows"]
+def _end(query: Query, *, drain: bool) -> None:
+    """Ask a query to end, without waiting: it is watched to its end, and may be asked again."""
+
+    def stop() -> None:
+        with suppress(AnabranchError):  # whoever waits for the query is told
+            query.stop(drain=drain)
+
+    threading.Thread(target=stop, name=f"anabranch-end-{query.name}", daemon=True).start()
 
 
-def _stop(queries: Sequence[Query]) -> None:
-    print("finishing what is planned; Ctrl-C again stops at once", file=sys.stderr)
-    try:
-        for query in queries:
-            query.stop(drain=True)
-    except KeyboardInterrupt:
-        for query in queries:
-            query.stop(drain=False)
+def _wait(query: Query) -> None:
+    with suppress(AnabranchError):  # it is told when all have ended
+        query.await_termination(_REFRESH_S)
+
+
+def _ran(query: Query, seconds: float) -> Ran:
+    totals = query.statistics()
+    return Ran(query.name, totals["epochs"], totals["rows"], seconds)

@@ -11,6 +11,8 @@ from types import ModuleType
 from anabranch.api.program import Program
 from anabranch.errors import AnabranchError, ProgramError, Site, nearest
 
+_MAKE_ONE = "make one where the file is imported, not in a function: program = ab.Program('name')"
+
 
 def load(target: str) -> Program:
     """The program that `FILE` or `FILE:name` names; without a name the file's only one."""
@@ -25,12 +27,15 @@ def load(target: str) -> Program:
         return found[name]
     if len({id(each) for each in found.values()}) != 1:
         message = f"{file} has {len(found)} programs, and one is needed"
-        so = f"name one, e.g. {file}:{next(iter(found), 'program')}"
+        so = f"name one, e.g. {file}:{next(iter(found))}" if found else _MAKE_ONE
         raise AnabranchError(message, have=", ".join(found) or None, so=so)
     return next(iter(found.values()))
 
 
 def _imported(path: Path) -> ModuleType:
+    if path.is_dir():
+        message = f"{path} is a directory"
+        raise AnabranchError(message, so="pass the path of a Python file with a program in it")
     if not path.is_file():
         message = f"no such file: {path}"
         raise AnabranchError(message, so="pass the path of a Python file with a program in it")
@@ -48,7 +53,8 @@ def _imported(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except AnabranchError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        # A file that ends the process would end this one, without a word to who asked for JSON.
         message = f"{path} could not be imported: {type(error).__name__}: {error}"
         raise ProgramError(message, site=_where(error, path)) from error
     finally:
@@ -57,7 +63,7 @@ def _imported(path: Path) -> ModuleType:
     return module
 
 
-def _where(error: Exception, path: Path) -> Site | None:
+def _where(error: BaseException, path: Path) -> Site | None:
     if isinstance(error, SyntaxError) and error.lineno is not None:
         return Site(str(path), error.lineno, (error.text or "").strip())
     frames = traceback.extract_tb(error.__traceback__)

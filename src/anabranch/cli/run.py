@@ -11,7 +11,9 @@ from typing import Any
 from anabranch import config
 from anabranch.api.program import Program
 from anabranch.cli.checkpoints import place
-from anabranch.cli.on_spark import Options, run_on_spark
+from anabranch.cli.failure import told
+from anabranch.cli.interrupts import Asked
+from anabranch.cli.on_spark import Ended, Options, run_on_spark
 from anabranch.cli.programs import load
 from anabranch.cli.sequentially import NOTICE, run_to_sinks
 from anabranch.compiler.compile import plan_of
@@ -22,6 +24,15 @@ from anabranch.spark.private import active_context
 NOWHERE = """\
 OpenTelemetry has no provider of meters or tracers: what it is told goes nowhere
   so    set one in the file, or run opentelemetry-instrument anabranch run ...: docs/watching.md"""
+EXAMPLES = (
+    ("run views.py", "until Ctrl-C: once ends it in order, twice at once"),
+    ("run views.py --checkpoint ckpt", "go on where the last run ended"),
+    ("run views.py --trigger now --checkpoint ckpt", "all that is there now, then end"),
+    ("run shop.py:views shop.py:orders --checkpoint ckpt", "two programs side by side"),
+    ("run views.py --master spark://host:7077 --conf spark.executor.memory=4g", "on a cluster"),
+)
+
+_ENDED = {Asked.GO_ON: "done", Asked.DRAIN: "drained", Asked.STOP: "stopped"}
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -95,12 +106,22 @@ def run(options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         _refuse_two_sparks(options)
     with config.saying(_said(options)):
         _tell_if_nobody_is_told()
-        done = run_on_spark(programs, _options(options))
+        ended = run_on_spark(programs, _options(options))
     if not options.json:
-        for ran in done:
-            rows, each = _some(ran.rows, "row"), _some(ran.epochs, "epoch")
-            print(f"{ran.program}: {rows} in {each}, {ran.seconds:.2f} s")
-    return 0, {"runtime": "spark", "programs": [dataclasses.asdict(ran) for ran in done]}
+        _tell(ended, options)
+    done = [dataclasses.asdict(ran) for ran in ended.queries]
+    facts: dict[str, Any] = {"runtime": "spark", "ended": _ENDED[ended.asked], "programs": done}
+    if ended.code:
+        facts["error"] = told("Interrupted", "stopped at once, as it was asked to")
+    return ended.code, facts
+
+
+def _tell(ended: Ended, options: argparse.Namespace) -> None:
+    for ran in ended.queries:
+        rows, each = _some(ran.rows, "row"), _some(ran.epochs, "epoch")
+        print(f"{ran.program}: {rows} in {each}, {ran.seconds:.2f} s")
+    if ended.asked and options.checkpoint is not None:
+        print(f"it goes on from here with --checkpoint {options.checkpoint}", file=sys.stderr)
 
 
 def _on_spark(program: Program) -> bool:
@@ -191,7 +212,8 @@ def _port(given: str) -> int:
 def _setting(given: str) -> tuple[str, str]:
     key, sign, value = given.partition("=")
     if not sign or not key.strip():
-        message = f"KEY=VALUE, such as spark.driver.memory=4g; got {given!r}"
+        # Without what follows the name: it may be a secret.
+        message = f"KEY=VALUE, such as spark.driver.memory=4g; got {key.split(':')[0].strip()!r}"
         raise argparse.ArgumentTypeError(message)
     return key.strip(), value
 

@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.table import Table
 
 from anabranch.cli.checkpoints import Seen, place, seen
+from anabranch.cli.live import size
 from anabranch.clock import Clock, SystemClock
 from anabranch.observe.shown import length, moment
 
@@ -21,6 +22,12 @@ _COLUMNS = ("program", "epochs", "rows", "rows/s", "last commit", "watermark", "
 
 _WIDE = 200
 """Columns where there is no screen: nothing is cut off in a file."""
+
+EXAMPLES = (
+    ("top ckpt", "again and again, until Ctrl-C"),
+    ("top ckpt/* --every 5", "all queries of one run, every five seconds"),
+    ("top ckpt --json", "once, for programs"),
+)
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -84,13 +91,16 @@ def _cells(found: Seen, now: float) -> tuple[str, ...]:
         # The least counts, and a source without one holds all.
         moment(min(known) if known and len(known) == len(marks) else None),
         f"{found.lanes}",
-        f"{sum(each.bytes for each in found.operators):,} bytes",
+        size(sum(each.bytes for each in found.operators)),
     )
 
 
 def _seconds(given: str) -> float:
-    seconds = float(given)
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = 0.0
     if not 0.1 <= seconds <= 3600:
-        message = f"from 0.1 to 3600 seconds, got {given}"
+        message = f"from 0.1 to 3600 seconds, got {given!r}"
         raise argparse.ArgumentTypeError(message)
     return seconds

@@ -205,6 +205,15 @@ def sweep(root: Path, what: str) -> list[Path]:
     return gone
 
 
+def abandoned(root: Path) -> list[Path]:
+    """This user's directories of any kind whose owners are gone; they are left as they are."""
+    try:
+        found = sorted(root.iterdir())
+    except OSError:
+        return []
+    return [path for path in found if _NAME.fullmatch(path.name) and _abandoned(path)]
+
+
 def write_parts(directory: Path, name: PartName, parts: Mapping[int, bytes]) -> Reference:
     """Write the blobs of one head task; the file appears whole or not at all."""
     path = directory / name.file

@@ -33,6 +33,10 @@ class ObjectStore:
         """Say where."""
         return f"ObjectStore({str(self.url)!r})"
 
+    def __str__(self) -> str:
+        """The URL."""
+        return str(self.url)
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Tasks get the place; credentials are those of their own processes."""
         return type(self), (self.url,)

@@ -101,6 +101,10 @@ class LocalStore:
         """Say where, and how durable."""
         return f"LocalStore({self.root!r}, durability={self.durability!r})"
 
+    def __str__(self) -> str:
+        """The directory."""
+        return self.root
+
     def create(self, path: str, data: bytes) -> None:
         """Make a file, durably, or raise `AlreadyThere`."""
         folders, name = _parts(path)
