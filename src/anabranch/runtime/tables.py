@@ -17,11 +17,13 @@ from typing import Any, TypeVar
 import polars as pl
 
 from anabranch.clock import Clock
+from anabranch.connectors.untrusted_arrow import NotWhole, read_file
 from anabranch.errors import CheckpointError, RunError
 from anabranch.kernels.head_task import HeadTask
 from anabranch.kernels.keys import canonical
 from anabranch.kernels.lane_task import LaneTask
 from anabranch.program.operators.together import Lookup
+from anabranch.state.envelope import refuse
 from anabranch.state.layout import PLANS, TABLES, run_of_table, table_path
 from anabranch.state.recovery import read_plan
 from anabranch.state.store import Store
@@ -126,7 +128,7 @@ class TableVersions:
 
     def _table(self, path: str) -> pl.DataFrame:
         if path not in self._tables:
-            _put(self._tables, path, from_bytes(self._store.read(path)))
+            _put(self._tables, path, from_bytes(self._store.read(path), path))
         return self._tables[path]
 
 
@@ -147,9 +149,12 @@ def to_bytes(table: pl.DataFrame) -> bytes:
     return file.getvalue()
 
 
-def from_bytes(data: bytes) -> pl.DataFrame:
-    """The table in such a file."""
-    return pl.read_ipc(io.BytesIO(data))
+def from_bytes(data: bytes, path: str = "of a table") -> pl.DataFrame:
+    """The table in the bytes read from `path`, or a CheckpointError that names it."""
+    try:
+        return read_file(data)
+    except NotWhole as error:
+        refuse(path, f"its rows are not whole: {error}", error)
 
 
 def _loaded(lookup: Lookup) -> pl.DataFrame:
