@@ -37,6 +37,9 @@ from anabranch.spark.nursery import Nursery, cores
 BASE: Mapping[str, str] = MappingProxyType(
     {
         "spark.ui.enabled": "false",
+        # Whoever opens the pages may read them, and no more. `jvm_environment` binds them to
+        # loopback; what they show of settings is without secrets, by Spark's own default.
+        "spark.ui.killEnabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # A fifth of the start of a context goes into figures that are shown nowhere.
         "spark.metrics.executorMetricsSource.enabled": "false",
