@@ -6,7 +6,7 @@
      +-- CheckpointError    a checkpoint cannot be read or belongs to something else
 
 Every message has the same shape: what is wrong, then one line each for where, why, what exists and
-what to do, as far as they are known.
+what to do, as far as they are known. What may be a secret is not in it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
 
+from anabranch.redaction import scrubbed
+
 _PACKAGE = str(Path(__file__).resolve().parent) + os.sep
 
 
@@ -30,6 +32,10 @@ class Site:
     file: str
     line: int
     text: str = ""
+
+    def __post_init__(self) -> None:
+        """Leave out what may be a secret: lines are shown in plans and logs."""
+        object.__setattr__(self, "text", scrubbed(self.text))
 
     def __str__(self) -> str:
         """Render as `file:line   text`, the file relative to the working directory if it is in it.
@@ -53,8 +59,9 @@ class AnabranchError(Exception):
         so: str | None = None,
     ) -> None:
         """Compose the message; `what` is its first line."""
-        self.what, self.site, self.why, self.have, self.so = what, site, why, have, so
-        super().__init__(_compose(what, site, why, have, so))
+        self.what, self.site = scrubbed(what), site
+        self.why, self.have, self.so = (each and scrubbed(each) for each in (why, have, so))
+        super().__init__(_compose(self.what, site, self.why, self.have, self.so))
 
     @property
     def file(self) -> str | None:
