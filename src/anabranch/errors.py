@@ -15,6 +15,7 @@ import difflib
 import linecache
 import os
 import sys
+import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,12 +107,24 @@ def calling_site() -> Site:
     frame = sys._getframe(1)  # noqa: SLF001 - inspect.stack() reads every file on the way
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
-    return _site(frame.f_code.co_filename, frame.f_lineno)
+    return line_of(frame.f_code.co_filename, frame.f_lineno)
 
 
 def defining_site(code: CodeType) -> Site:
     """The line where a function was written."""
-    return _site(code.co_filename, code.co_firstlineno)
+    return line_of(code.co_filename, code.co_firstlineno)
+
+
+def raising_site(error: BaseException) -> Site | None:
+    """The innermost line that an exception came by and that is not Anabranch's own."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [each for each in frames if not each.filename.startswith(_PACKAGE)]
+    return line_of(own[-1].filename, own[-1].lineno or 0) if own else None
+
+
+def line_of(file: str, line: int) -> Site:
+    """A line of a file, with what is there as far as that can be had."""
+    return Site(file, line, linecache.getline(file, line).strip())
 
 
 def nearest(name: str, existing: Iterable[str]) -> str | None:
@@ -122,10 +135,6 @@ def nearest(name: str, existing: Iterable[str]) -> str | None:
     """
     close = difflib.get_close_matches(name, list(existing), n=1)
     return f"did you mean {close[0]!r}?" if close else None
-
-
-def _site(file: str, line: int) -> Site:
-    return Site(file, line, linecache.getline(file, line).strip())
 
 
 def _compose(

@@ -29,6 +29,7 @@ from anabranch.program.graph import Graph
 from anabranch.program.operators.edges import Read, Write
 from anabranch.program.operators.operator import DEAD_LETTERS, Port
 from anabranch.program.operators.together import Lookup
+from anabranch.runtime.blame import Blame
 from anabranch.runtime.compatibility import Before, Change, Now, compare
 from anabranch.runtime.deployment import Deployment, Durability, Input, LaneStage, Output
 from anabranch.runtime.exchange import exchange_directory
@@ -134,7 +135,10 @@ def assemble(
         recovered = _without(recovered, dropped)
         past = _Past.of(recovered)
         tables = Tables(store, clock, commits.run, tuple(graph.of(Lookup)))
-        loop = _loop(settings, executor, clock, commits, past, deployment, graph.sources, tables)
+        blame = Blame.of(graph.operators)
+        loop = _loop(
+            settings, executor, clock, commits, past, deployment, graph.sources, tables, blame
+        )
         executor.deploy(deployment)
         stack.callback(executor.close)
         commits.publish()
@@ -259,6 +263,7 @@ def _loop(  # noqa: PLR0913, PLR0917 - all that a loop is made of
     deployment: Deployment,
     reads: Sequence[Read],
     tables: Tables,
+    blame: Blame,
 ) -> Loop:
     recovered, trigger = past.recovered, settings.trigger
     for read in reads:
@@ -281,7 +286,7 @@ def _loop(  # noqa: PLR0913, PLR0917 - all that a loop is made of
         for intake in intakes.values():
             intake.freeze_end()
     ways = Ways(settings.bundles, settings.first, settings.merge_above, settings.job_timeout)
-    loop = Loop(deployment, executor, commits, machine, intakes, clock, tables, ways)
+    loop = Loop(deployment, executor, commits, machine, intakes, clock, tables, ways, blame)
     versions = {plan.epoch: plan.tables for plan in recovered.plans}
     same = recovered.commit is not None and recovered.commit.owners == deployment.owners.of
     loop.resume(plans, _strands(recovered, deployment), same=same, tables=versions)

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import polars as pl
 
 from anabranch.clock import Clock
+from anabranch.connectors.rows import shown
 from anabranch.connectors.untrusted_arrow import NotWhole, read_file
 from anabranch.errors import CheckpointError, RunError
 from anabranch.kernels.head_task import HeadTask
@@ -167,10 +168,11 @@ def _loaded(lookup: Lookup) -> pl.DataFrame:
         so = "see to it that it can be loaded at any time while the query runs"
         raise RunError(message, site=lookup.site, so=so) from error
     if not isinstance(table, pl.DataFrame) or dict(table.schema) != dict(lookup.table.schema):
-        found = dict(table.schema) if isinstance(table, pl.DataFrame) else type(table).__name__
+        found = shown(table.schema) if isinstance(table, pl.DataFrame) else type(table).__name__
         message = f"{lookup.name}: the table's columns changed"
-        have = f"{dict(lookup.table.schema)}, then {found}"
-        raise RunError(message, site=lookup.site, have=have)
+        have = f"{shown(lookup.table.schema)}, then {found}"
+        so = "load it with the columns that it had, or stop the query and start the program anew"
+        raise RunError(message, site=lookup.site, have=have, so=so)
     if not lookup.many and (twice := _twice(table, lookup.on)):
         message = f"{lookup.name}: the table has several rows for {twice}"
         raise RunError(message, site=lookup.site, so="pass many=True")
