@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
+from typing import Self
 
 from anabranch.redaction import scrubbed
 
@@ -100,6 +101,11 @@ class RunError(AnabranchError):
 
 class CheckpointError(AnabranchError):
     """A checkpoint that cannot be read, or belongs to another program."""
+
+    def of(self, directory: str | os.PathLike[str]) -> Self:
+        """The same, said of the checkpoint in this directory."""
+        what = f"{os.fspath(directory)}: {self.what}"
+        return type(self)(what, site=self.site, why=self.why, have=self.have, so=self.so)
 
 
 def calling_site() -> Site:

@@ -5,14 +5,15 @@ Programs that are refused when they are written are in `tests/program/bad_progra
 
 import inspect
 import re
+import sys
 
 import pytest
 
 import anabranch as ab
-from tests.errors import inputs
+from tests.errors import checkpoints, environments, inputs
 from tests.program import bad_programs
 
-KINDS = {"inputs": inputs}
+KINDS = {"inputs": inputs, "environments": environments, "checkpoints": checkpoints}
 CASES = {
     f"{kind}: {case.__name__}": case for kind, module in KINDS.items() for case in module.CASES
 }
@@ -28,7 +29,11 @@ def error_of(case, place, monkeypatch):
 
 def settled(text, place):
     """A text in which what differs from run to run and from machine to machine has a name."""
-    text = text.replace(str(place), "PLACE")
+    if place.is_symlink():
+        text = text.replace(str(place.readlink()), "PLACE")
+    text = text.replace(str(place), "PLACE").replace(sys.executable, "PYTHON")
+    text = re.sub(r"/\S+/(anabranch-exchange-)\w+", r"\1ID", text)
+    text = re.sub(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])", "ID", text)
     text = re.sub(r"\S*tests/errors/(\w+\.py):\d+", r"\1:LINE", text)
     text = re.sub(r"(?:/[\w.+-]+)+/(\w+\.py):\d+", r"\1:LINE", text)
     text = re.sub(r"\bpid \d+", "pid PID", text)

@@ -89,7 +89,7 @@ class Files(Sink):
         self._durable = True
         if self._root.exists() and not self._root.is_dir():
             message = f"Files: {path} is a file, not a directory to write into"
-            raise ProgramError(message)
+            raise ProgramError(message, so="name a directory, or remove the file")
 
     def require(self, schema: pl.Schema) -> None:
         """Refuse columns that the format does not hold, or that rows cannot be partitioned by."""
@@ -361,6 +361,15 @@ def _telling(what: str, path: Path) -> Iterator[None]:
         raise RunError(message, why=str(error).splitlines()[0], so=so) from error
     except OSError as error:
         message = f"Files: cannot {what} {path}"
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        helps = "make room on that disk, then start again" if full else None
-        raise RunError(message, why=str(error), so=helps) from error
+        helps = next((advice for codes, advice in _ADVICE if error.errno in codes), None)
+        raise RunError(message, why=error.strerror or str(error), so=helps) from error
+
+
+_ADVICE = (
+    ({errno.ENOSPC, errno.EDQUOT}, "make room on that disk, then start again"),
+    (
+        {errno.EACCES, errno.EPERM},
+        "give this user the right to read and write there, or choose another directory",
+    ),
+    ({errno.EROFS}, "mount that disk so that it can be written to, or choose another directory"),
+)

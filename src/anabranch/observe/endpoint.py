@@ -10,6 +10,7 @@ browser loaded from elsewhere may have had that name point here (DNS rebinding).
 
 from __future__ import annotations
 
+import errno
 import re
 import socket
 import threading
@@ -94,9 +95,10 @@ def show(address: Address, clock: Clock, query: str, metrics: Callable[[], Metri
             try:
                 found = _OPEN[address] = Endpoint(address, clock)
             except OSError as error:
-                raise _refused(query, address, error.strerror or str(error)) from error
+                raise _refused(query, address, error.strerror or str(error), _so(error)) from error
         elif query in found.queries:
-            raise _refused(query, address, "it shows a query of this name already")
+            so = "give one of the programs another name, or its own port by ANABRANCH_METRICS_PORT"
+            raise _refused(query, address, "it shows a query of this name already", so)
         found.add(query, metrics)
         return found
 
@@ -110,11 +112,18 @@ def hide(endpoint: Endpoint, query: str) -> None:
             endpoint.close()
 
 
-def _refused(name: str, address: Address, why: str) -> AnabranchError:
+def _refused(name: str, address: Address, why: str, so: str) -> AnabranchError:
     message = f"metrics of {name!r} are not shown: port {address.port} of {address.host}: {why}"
-    so = "the query goes on; to see them, choose another port (ANABRANCH_METRICS_PORT, or "
-    so += "--metrics-port of anabranch run) or end what has this one, and start the query again"
-    return AnabranchError(message, so=so)
+    return AnabranchError(message, so=f"the query goes on; to see them, {so}")
+
+
+def _so(error: OSError) -> str:
+    if error.errno == errno.EADDRNOTAVAIL:
+        return "let ANABRANCH_METRICS_HOST be an address of this host, and start the query again"
+    return (
+        "choose another port (ANABRANCH_METRICS_PORT, or --metrics-port of anabranch run) or end "
+        "what has this one, and start the query again"
+    )
 
 
 class _Server(ThreadingTCPServer):

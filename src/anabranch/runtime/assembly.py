@@ -6,8 +6,8 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -22,7 +22,7 @@ from anabranch.epoch.machine import Known, Machine, Rules
 from anabranch.epoch.protocol import Offer
 from anabranch.epoch.triggers import Trigger
 from anabranch.epoch.watermarks import END_OF_TIME, SourceTime
-from anabranch.errors import ProgramError
+from anabranch.errors import CheckpointError, ProgramError
 from anabranch.ids import Offset, Partition
 from anabranch.kernels.region import lower
 from anabranch.program.graph import Graph
@@ -110,6 +110,7 @@ def assemble(
     plan = plan_of(graph)
     with ExitStack() as stack:
         root = _checkpoint(settings, stack)
+        stack.enter_context(_telling(root))
         store = (open_store or LocalStore)(root, settings.durability)
         durability = settings.durability
         sinks = {
@@ -149,6 +150,15 @@ def assemble(
             output.sink.sweep(())
         close = stack.pop_all().close
         return Assembled(loop, deployment, commits.identity, run_id, close, change.notes)
+
+
+@contextmanager
+def _telling(root: Path) -> Iterator[None]:
+    """Say of which checkpoint it is that a file cannot be read, or does not belong."""
+    try:
+        yield
+    except CheckpointError as error:
+        raise error.of(root) from error
 
 
 def _checkpoint(settings: Settings, stack: ExitStack) -> Path:

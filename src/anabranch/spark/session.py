@@ -25,7 +25,7 @@ from types import MappingProxyType
 from typing import Any
 
 from anabranch import config
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, calling_site
 from anabranch.runtime.exchange import OwnedDirectory
 from anabranch.spark import private
 from anabranch.spark.adoption import NURSERY
@@ -165,7 +165,7 @@ def context_of(given: Any) -> Any:
         )
     context = getattr(given, "sparkContext", given)
     if not hasattr(context, "_jsc"):
-        what = f"{type(given).__name__} is no Spark session"
+        what = f"{type(given).__name__} is no Spark session: {given!r}"
         raise _unfit(what, "give a SparkSession, a SparkContext or nothing")
     if context._jsc is None:
         what = "this Spark session is stopped"
@@ -405,7 +405,7 @@ def _start(wanted: _Wanted, app_name: str) -> Any:
 
 
 def _unfit(what: str, so: str, why: str | None = None) -> AnabranchError:
-    return AnabranchError(what, why=why, so=so)
+    return AnabranchError(what, site=calling_site(), why=why, so=so)
 
 
 def _stop(sc: Any, *, alive: bool) -> None:

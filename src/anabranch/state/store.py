@@ -69,7 +69,7 @@ _PART = re.compile(r"[A-Za-z0-9_%~-][A-Za-z0-9_.%~-]*")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FULL = {errno.ENOSPC, errno.EDQUOT}
-_DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
+_DENIED = {errno.EACCES, errno.EPERM}
 
 
 class LocalStore:
@@ -368,6 +368,7 @@ def _advice(error: OSError) -> str | None:
 _ADVICE = (
     (_FULL, "make room on that disk, then start again: the checkpoint is as of its last commit"),
     (_DENIED, "give this user the right to read and write there, or choose another checkpoint="),
+    ({errno.EROFS}, "mount that disk so that it can be written to, or choose another checkpoint="),
     ({errno.ELOOP, errno.ENOTDIR}, "remove it, or choose another checkpoint="),
     ({errno.ENOENT}, "see whether somebody removed it, or another run is using this checkpoint"),
     (
