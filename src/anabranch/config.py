@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, cast, get_args
 
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, nearest
 
 Exchange: TypeAlias = Literal["auto", "files", "shuffle"]
 """How rows go from task to task on Spark."""
@@ -88,7 +88,9 @@ def exchange(env: Mapping[str, str] | None = None) -> Exchange:
     chosen = env.get("ANABRANCH_EXCHANGE") or "auto"
     if chosen not in get_args(Exchange):
         message = f"ANABRANCH_EXCHANGE is {chosen!r}"
-        raise AnabranchError(message, have=", ".join(get_args(Exchange)))
+        have = ", ".join(get_args(Exchange))
+        so = nearest(chosen, get_args(Exchange)) or "set it to one of these, or unset it"
+        raise AnabranchError(message, have=have, so=so)
     return cast("Exchange", chosen)
 
 

@@ -6,7 +6,7 @@
      +-- CheckpointError    a checkpoint cannot be read or belongs to something else
 
 Every message has the same shape: what is wrong, then one line each for where, why, what exists and
-what to do, as far as they are known.
+what to do, as far as they are known. What may be a secret is not in it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,14 @@ import difflib
 import linecache
 import os
 import sys
+import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
+from typing import Self
+
+from anabranch.redaction import scrubbed
 
 _PACKAGE = str(Path(__file__).resolve().parent) + os.sep
 
@@ -30,6 +34,10 @@ class Site:
     file: str
     line: int
     text: str = ""
+
+    def __post_init__(self) -> None:
+        """Leave out what may be a secret: lines are shown in plans and logs."""
+        object.__setattr__(self, "text", scrubbed(self.text))
 
     def __str__(self) -> str:
         """Render as `file:line   text`, the file relative to the working directory if it is in it.
@@ -53,8 +61,9 @@ class AnabranchError(Exception):
         so: str | None = None,
     ) -> None:
         """Compose the message; `what` is its first line."""
-        self.what, self.site, self.why, self.have, self.so = what, site, why, have, so
-        super().__init__(_compose(what, site, why, have, so))
+        self.what, self.site = scrubbed(what), site
+        self.why, self.have, self.so = (each and scrubbed(each) for each in (why, have, so))
+        super().__init__(_compose(self.what, site, self.why, self.have, self.so))
 
     @property
     def file(self) -> str | None:
@@ -93,18 +102,35 @@ class RunError(AnabranchError):
 class CheckpointError(AnabranchError):
     """A checkpoint that cannot be read, or belongs to another program."""
 
+    def of(self, directory: str | os.PathLike[str]) -> Self:
+        """The same, said of the checkpoint in this directory."""
+        what = f"{os.fspath(directory)}: {self.what}"
+        return type(self)(what, site=self.site, why=self.why, have=self.have, so=self.so)
+
 
 def calling_site() -> Site:
     """The innermost line on the stack that is not Anabranch's own."""
     frame = sys._getframe(1)  # noqa: SLF001 - inspect.stack() reads every file on the way
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
-    return _site(frame.f_code.co_filename, frame.f_lineno)
+    return line_of(frame.f_code.co_filename, frame.f_lineno)
 
 
 def defining_site(code: CodeType) -> Site:
     """The line where a function was written."""
-    return _site(code.co_filename, code.co_firstlineno)
+    return line_of(code.co_filename, code.co_firstlineno)
+
+
+def raising_site(error: BaseException) -> Site | None:
+    """The innermost line that an exception came by and that is not Anabranch's own."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [each for each in frames if not each.filename.startswith(_PACKAGE)]
+    return line_of(own[-1].filename, own[-1].lineno or 0) if own else None
+
+
+def line_of(file: str, line: int) -> Site:
+    """A line of a file, with what is there as far as that can be had."""
+    return Site(file, line, linecache.getline(file, line).strip())
 
 
 def nearest(name: str, existing: Iterable[str]) -> str | None:
@@ -115,10 +141,6 @@ def nearest(name: str, existing: Iterable[str]) -> str | None:
     """
     close = difflib.get_close_matches(name, list(existing), n=1)
     return f"did you mean {close[0]!r}?" if close else None
-
-
-def _site(file: str, line: int) -> Site:
-    return Site(file, line, linecache.getline(file, line).strip())
 
 
 def _compose(

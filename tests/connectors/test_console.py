@@ -12,6 +12,8 @@ import pytest
 
 import anabranch as ab
 from anabranch.cli import main
+from anabranch.cli.interrupts import Interrupts
+from anabranch.cli.live import screen
 from anabranch.cli.on_spark import _watch
 from anabranch.epoch.triggers import available_now
 from anabranch.errors import CheckpointError, ProgramError
@@ -247,8 +249,14 @@ class Screen(io.StringIO):
 class Printing:
     """A query that prints a row when it is waited for, and ends."""
 
-    name, last_progress, status = "q", None, {"message": "Processing new data"}
+    name, recent_progress, status = "q", [], {"message": "Processing new data"}
     is_active = True
+
+    def statistics(self):
+        return {"rows": 0, "epochs": 0}
+
+    def exception(self):
+        return None
 
     def await_termination(self, timeout):
         frame = pl.DataFrame({"n": [7]})
@@ -263,11 +271,12 @@ def test_rows_that_are_led_elsewhere_stay_out_of_the_progress_lines(monkeypatch)
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", err)
 
-    _watch([Printing()])
+    with screen(MockClock()) as shown:
+        _watch([Printing()], shown, Interrupts())
 
     assert "|   0 | 7 |" in out.getvalue()
     assert "|   0 | 7 |" not in err.getvalue()
-    assert "q: processing new data" in err.getvalue()
+    assert "processing new" in err.getvalue()
 
 
 def test_what_the_output_cannot_hold_is_escaped(monkeypatch):

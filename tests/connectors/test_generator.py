@@ -157,16 +157,17 @@ def test_a_row_that_does_not_fit_is_named(fn, why):
     with pytest.raises(RunError) as failed:
         list(source.read((0, 1, 4)))
 
-    assert f"Generator: row 4 does not fit the schema\n  since {why}\n  have  n: Int64" == str(
-        failed.value
-    )
+    error = failed.value
+    assert ("Generator: row 4 does not fit the schema", why) == (error.what, error.why)
+    assert (__file__, fn.__code__.co_firstlineno) == (error.file, error.line)
+    assert "n: Int64" == error.have
 
 
 def test_an_error_of_the_function_is_told_with_its_row_and_chained():
     source = Generator(lambda i: {"n": 1 // (i - 2)}, schema=N, rows=5)
 
     with pytest.raises(
-        RunError, match=r"^Generator: fn\(2\) failed\n.*ZeroDivisionError"
+        RunError, match=r"^Generator: fn\(2\) failed\n  at .*\n.*ZeroDivisionError"
     ) as failed:
         list(source.read((0, 0, 5)))
 

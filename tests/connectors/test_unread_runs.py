@@ -43,9 +43,11 @@ def torn(home, suffix):
     give(home, f"b.{suffix}", good(5).rename({"n": "m"}))
     give(home, f"c.{suffix}", good(9).with_columns(pl.col("n").cast(pl.String) + "x"))
     give(home, f"d.{suffix}", good(13))
-    whole = home / "in" / f"e.{suffix}"
-    give(home, whole.name, good(17))
-    whole.write_bytes(whole.read_bytes()[:-12])
+    # It is cut off before it appears: a query may be looking.
+    hidden = home / "in" / f".e.{suffix}"
+    WRITERS[suffix](good(17), hidden)
+    hidden.write_bytes(hidden.read_bytes()[:-12])
+    hidden.rename(home / "in" / f"e.{suffix}")
     give(home, f"f.{suffix}", good(21))
     return {"parquet": 3, "arrow": 3, "csv": 1 + 4 + 1, "jsonl": 4 + 4 + 1}[suffix]
 

@@ -200,6 +200,60 @@ def a_step_that_never_happens():
     ab.step("fails", pl.col("n") > 0, times=0)  # here
 
 
+def a_key_column_that_does_not_exist():
+    stream().key_by("usr")  # here
+
+
+def a_key_that_is_an_expression():
+    stream().key_by(pl.col("user"))  # here
+
+
+def a_function_that_was_called():
+    stream().map(str(1), out={"n": pl.Int64})  # here
+
+
+def dead_letters_of_what_cannot_fail():
+    stream().select("user").dead_letters.write(ab.sinks.Memory("letters"))  # here
+
+
+def a_feedback_that_is_closed_twice():
+    program = ab.Program("bad")
+    rows = stream(program).select("n")
+    back = program.feedback({"n": pl.Int64})
+    back.close(rows)
+    back.close(rows)  # here
+
+
+def a_lookup_by_a_column_that_the_table_has_not():
+    stream().lookup(pl.DataFrame({"usr": ["a"], "city": ["x"]}), on="user")  # here
+
+
+def a_window_without_a_unit():
+    stream().window(ab.tumbling(10))  # here
+
+
+def an_unknown_unit_of_time():
+    program = ab.Program("bad")
+    program.read(ab.sources.Records(ROWS), event_time="at", time_unit="min")  # here
+
+
+def no_rows_and_no_schema():
+    ab.sources.Records([])  # here
+
+
+def a_row_that_does_not_fit_its_schema():
+    ab.sources.Records([{"n": "one"}], schema={"n": pl.Int64})  # here
+
+
+def an_unknown_way_to_join():
+    left = stream()
+    left.join(left, on="user", within="1 s", how="outer")  # here
+
+
+def epochs_of_no_rows():
+    ab.available_now(0)  # here
+
+
 CASES = [
     case
     for name, case in list(globals().items())

@@ -96,9 +96,12 @@ def committed(tmp_path):
 
 
 def refused(shop, **options):
+    """What is said of the checkpoint, whose directory it begins with."""
     with pytest.raises(CheckpointError) as caught:
         live(shop, **options)
-    return str(caught.value)
+    where, said = str(caught.value).split(": ", 1)
+    assert str(shop.tmp_path / "ckpt") == where
+    return said
 
 
 def behind(shop, epochs, sink="out"):

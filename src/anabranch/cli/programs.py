@@ -56,11 +56,17 @@ def _imported(path: Path) -> ModuleType:
     except (Exception, SystemExit) as error:
         # A file that ends the process would end this one, without a word to who asked for JSON.
         message = f"{path} could not be imported: {type(error).__name__}: {error}"
-        raise ProgramError(message, site=_where(error, path)) from error
+        raise ProgramError(message, site=_where(error, path), so=_advice(error)) from error
     finally:
         sys.dont_write_bytecode = writes
         sys.path.pop(0)
     return module
+
+
+def _advice(error: BaseException) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f"mend the name, or pip install what has {error.name} into {sys.executable}"
+    return "mend that line"
 
 
 def _where(error: BaseException, path: Path) -> Site | None:

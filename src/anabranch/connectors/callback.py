@@ -11,7 +11,7 @@ import polars as pl
 
 from anabranch.connectors.base import Sink
 from anabranch.connectors.messages import from_message, to_message
-from anabranch.errors import ProgramError, RunError
+from anabranch.errors import ProgramError, RunError, raising_site
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,7 +62,7 @@ class Callback(Sink):
             # Left alone, sys.exit() would end the query's thread as if all were well.
             told = f"{type(error).__name__}: {error}"
             message = f"Callback: {_name(self._fn)} failed on epoch {epoch}: {told}"
-            raise RunError(message) from error
+            raise RunError(message, site=raising_site(error)) from error
 
 
 def _require_function(fn: object) -> None:

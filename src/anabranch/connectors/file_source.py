@@ -235,8 +235,9 @@ class Files(Source):
             try:
                 return self._reader.types(path)
             except UnreadFile as error:
-                message = f"Files: {path} cannot be read"
-                raise RunError(message, why=error.why) from error
+                message = f"Files: {path}, from which to take the schema, cannot be read"
+                so = 'mend it or move it away, or pass schema={"column": pl.Int64, ...}'
+                raise ProgramError(message, why=error.why, so=so) from error
 
     def _visible(self) -> Sequence[str]:
         """The names of all files to read that are there now, in order."""

@@ -16,7 +16,7 @@ from anabranch.clock import Clock, SystemClock
 from anabranch.connectors.base import Source
 from anabranch.connectors.pace import Pace
 from anabranch.connectors.rows import BATCH_ROWS, Misfit, declared, difference, frame_of, shown
-from anabranch.errors import CheckpointError, ProgramError, RunError
+from anabranch.errors import CheckpointError, ProgramError, RunError, defining_site, raising_site
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -143,14 +143,13 @@ class _RowByRow:
             return frame_of([self._row(number) for number in numbers], self._schema)
         except Misfit as misfit:
             message = f"Generator: row {numbers[misfit.row]} does not fit the schema"
-            raise RunError(message, why=misfit.why, have=shown(self._schema)) from misfit
+            raise _misfit(message, misfit.why, self._fn, self._schema) from misfit
 
     def _row(self, number: int) -> object:
         try:
             return self._fn(number)
         except Exception as error:
-            message = f"Generator: fn({number}) failed"
-            raise RunError(message, why=f"{type(error).__name__}: {error}") from error
+            raise _failed(error, f"fn({number}) failed") from error
 
 
 class _Vectorized:
@@ -164,11 +163,10 @@ class _Vectorized:
         try:
             frame = self._fn(numbers)
         except Exception as error:
-            message = f"Generator: fn failed for {rows}"
-            raise RunError(message, why=f"{type(error).__name__}: {error}") from error
+            raise _failed(error, f"fn failed for {rows}") from error
         if wrong := self._wrong(frame, numbers.len()):
             message = f"Generator: what fn gave for {rows} does not fit"
-            raise RunError(message, why=wrong, have=shown(self._schema))
+            raise _misfit(message, wrong, self._fn, self._schema)
         return frame.select(list(self._schema))  # type: ignore[no-any-return]  # checked above
 
     def _wrong(self, frame: object, height: int) -> str | None:
@@ -193,3 +191,16 @@ def _positive(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return math.isfinite(value) and value > 0
+
+
+def _failed(error: Exception, what: str) -> RunError:
+    message = f"Generator: {what}"
+    why = f"{type(error).__name__}: {error}"
+    so = "mend the function: it must give a row for every number, and the same one each time"
+    return RunError(message, site=raising_site(error), why=why, so=so)
+
+
+def _misfit(what: str, why: str, fn: object, schema: pl.Schema) -> RunError:
+    code = getattr(fn, "__code__", None)
+    site = defining_site(code) if code is not None else None
+    return RunError(what, site=site, why=why, have=shown(schema), so="mend fn, or schema=")

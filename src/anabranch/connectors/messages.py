@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from anabranch.connectors.untrusted_arrow import read_stream
 from anabranch.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -38,8 +39,9 @@ def from_message(message: object, sink: str) -> pl.DataFrame:
     """The rows of a text that is not empty; `sink` is told if they cannot be had."""
     try:
         if not isinstance(message, str):
-            raise TypeError(f"it is no text: {message!r}")  # noqa: EM102 - told below
-        return pl.read_ipc_stream(io.BytesIO(base64.b64decode(message, validate=True)))
-    except (TypeError, ValueError, OSError, pl.exceptions.PolarsError) as error:
+            raise TypeError(f"it is no text but {type(message).__name__}")  # noqa: EM102 - told below
+        return read_stream(base64.b64decode(message, validate=True))
+    except (TypeError, ValueError) as error:
         text = f"a message of a {sink} sink cannot be read"
-        raise CheckpointError(text, why=str(error)) from error
+        so = "restore the checkpoint from a copy, or start from a savepoint"
+        raise CheckpointError(text, why=str(error), so=so) from error

@@ -100,5 +100,5 @@ def output_place(given: str | os.PathLike[str]) -> Staging:
     root = (local_path(str(given)) if scheme else Path(given)).absolute()
     if root.exists() and not root.is_dir():
         message = f"Files: {given} is a file, not a directory to write into"
-        raise ProgramError(message)
+        raise ProgramError(message, so="name a directory, or remove the file")
     return LocalStaging(root)

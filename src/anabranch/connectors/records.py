@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 import polars as pl
 
 from anabranch.connectors.base import Source
-from anabranch.connectors.rows import Misfit, declared, frame_of
+from anabranch.connectors.rows import Misfit, declared, frame_of, shown
 from anabranch.errors import ProgramError
 from anabranch.ids import Offset, Partition
 
@@ -76,10 +76,16 @@ def as_frame(rows: Sequence[Mapping[str, Any]], schema: Mapping[str, Any] | None
         return frame_of(rows, declared(schema, "Records"))
     except Misfit as misfit:
         message = f"Records: row {misfit.row} does not fit the schema"
-        raise ProgramError(message, why=misfit.why) from misfit
+        have = shown(declared(schema, "Records"))
+        so = "mend the row, or the schema"
+        raise ProgramError(message, why=misfit.why, have=have, so=so) from misfit
 
 
 def _inferred(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    for number, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            message = f"Records: row {number} is no record: {row!r}"
+            raise ProgramError(message, so='pass dicts, e.g. [{"n": 1}, {"n": 2}], or a frame')
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = {name: _widened([row.get(name) for row in rows]) for name in names}
     try:

@@ -192,6 +192,15 @@ def telling(what: str, place: object) -> Iterator[None]:
         raise RunError(message, why=str(error).splitlines()[0], so=so) from error
     except OSError as error:
         message = f"Files: cannot {what} {place}"
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        helps = "make room on that disk, then start again" if full else None
-        raise RunError(message, why=str(error), so=helps) from error
+        helps = next((advice for codes, advice in _ADVICE if error.errno in codes), None)
+        raise RunError(message, why=error.strerror or str(error), so=helps) from error
+
+
+_ADVICE = (
+    ({errno.ENOSPC, errno.EDQUOT}, "make room on that disk, then start again"),
+    (
+        {errno.EACCES, errno.EPERM},
+        "give this user the right to read and write there, or choose another directory",
+    ),
+    ({errno.EROFS}, "mount that disk so that it can be written to, or choose another directory"),
+)

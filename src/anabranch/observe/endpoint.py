@@ -2,13 +2,20 @@
 
 Queries of one process share an address. It is opened with the first of them and closed with the
 last. Whatever readers do, the queries do not notice.
+
+Nothing can be done here but to read: there is one page, no file is served, and none is looked for.
+On an address of this host alone, who asks for another host is refused: a page that somebody's
+browser loaded from elsewhere may have had that name point here (DNS rebinding).
 """
 
 from __future__ import annotations
 
+import errno
+import re
 import socket
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
@@ -24,7 +31,10 @@ PATH = "/metrics"
 _POLL_S = 0.05
 """How long the end of the last query waits for the server's thread, at most."""
 _READER_S = 10.0
-"""How long a reader may take to ask."""
+"""How long a reader may be silent while it asks."""
+_READERS = 16
+"""How many are served at once: each has a thread. The one that came first makes room for more."""
+_HERE = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 class Endpoint:
@@ -85,9 +95,10 @@ def show(address: Address, clock: Clock, query: str, metrics: Callable[[], Metri
             try:
                 found = _OPEN[address] = Endpoint(address, clock)
             except OSError as error:
-                raise _refused(query, address, error.strerror or str(error)) from error
+                raise _refused(query, address, error.strerror or str(error), _so(error)) from error
         elif query in found.queries:
-            raise _refused(query, address, "it shows a query of this name already")
+            so = "give one of the programs another name, or its own port by ANABRANCH_METRICS_PORT"
+            raise _refused(query, address, "it shows a query of this name already", so)
         found.add(query, metrics)
         return found
 
@@ -101,11 +112,18 @@ def hide(endpoint: Endpoint, query: str) -> None:
             endpoint.close()
 
 
-def _refused(name: str, address: Address, why: str) -> AnabranchError:
+def _refused(name: str, address: Address, why: str, so: str) -> AnabranchError:
     message = f"metrics of {name!r} are not shown: port {address.port} of {address.host}: {why}"
-    so = "the query goes on; to see them, choose another port (ANABRANCH_METRICS_PORT, or "
-    so += "--metrics-port of anabranch run) or end what has this one, and start the query again"
-    return AnabranchError(message, so=so)
+    return AnabranchError(message, so=f"the query goes on; to see them, {so}")
+
+
+def _so(error: OSError) -> str:
+    if error.errno == errno.EADDRNOTAVAIL:
+        return "let ANABRANCH_METRICS_HOST be an address of this host, and start the query again"
+    return (
+        "choose another port (ANABRANCH_METRICS_PORT, or --metrics-port of anabranch run) or end "
+        "what has this one, and start the query again"
+    )
 
 
 class _Server(ThreadingTCPServer):
@@ -116,11 +134,33 @@ class _Server(ThreadingTCPServer):
 
     allow_reuse_address = True
     daemon_threads = True
+    request_queue_size = 128
 
     def __init__(self, address: Address, text: Callable[[], str]) -> None:
         self.address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         self.text = text
+        self.names = _HERE | {address.host} if _is_loopback(address.host) else None
+        """What this host is called by who may ask; None: it has any name on its network."""
+        self._readers: dict[int, socket.socket] = {}
+        """Those that are served now, by their descriptor, the first come first."""
+        self._turn = threading.Lock()
         super().__init__((address.host, address.port), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a reader in a thread of its own; one that is slow is let go where many come."""
+        with self._turn:
+            while len(self._readers) >= _READERS:
+                slow = self._readers.pop(next(iter(self._readers)))
+                with suppress(OSError):
+                    slow.shutdown(socket.SHUT_RDWR)  # its thread reads the end, and ends
+            self._readers[request.fileno()] = request
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """A reader has its answer, or none will come."""
+        with self._turn:
+            self._readers = {at: each for at, each in self._readers.items() if each is not request}
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A reader that goes away before it has its answer is no news."""
@@ -130,26 +170,52 @@ class _Handler(BaseHTTPRequestHandler):
     """Answers who asks for the figures, and nobody else."""
 
     timeout = _READER_S
+    default_request_version = "HTTP/1.0"
+    """What is no request is answered as one of this version: with a status."""
     server: _Server
 
     def do_GET(self) -> None:
         """Give the figures."""
-        self.wfile.write(self._answer())
+        self._answer(*self._found())
 
     def do_HEAD(self) -> None:
         """Say what there would be."""
-        self._answer()
+        self._answer(*self._found())
 
-    def _answer(self) -> bytes:
-        there = self.path.partition("?")[0] == PATH
-        text = self.server.text() if there else f"the figures are at {PATH}\n"
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002 - as it is called there
+        """Say what is wrong in a few words of ours: what was asked is not repeated."""
+        # A method that is not known here is known to be not allowed.
+        known = code == HTTPStatus.NOT_IMPLEMENTED
+        status = HTTPStatus.METHOD_NOT_ALLOWED if known else HTTPStatus(code)
+        self.close_connection = True
+        self._answer(status, f"{status.phrase}: GET {PATH} is all there is\n")
+
+    def _found(self) -> tuple[HTTPStatus, str]:
+        if not self._knows_us():
+            return HTTPStatus.BAD_REQUEST, "Bad Request: this host is not the one you ask for\n"
+        if self.path.partition("?")[0] != PATH:
+            return HTTPStatus.NOT_FOUND, f"the figures are at {PATH}\n"
+        return HTTPStatus.OK, self.server.text()
+
+    def _knows_us(self) -> bool:
+        asked = self.headers.get_all("Host", [])
+        # Who speaks HTTP/1.0 says no name, and is no browser.
+        return self.server.names is None or all(
+            re.sub(r":[0-9]*$", "", name.strip().lower()) in self.server.names for name in asked
+        )
+
+    def _answer(self, status: HTTPStatus, text: str) -> None:
         # A name may hold halves of characters, which no encoding has.
         body = text.encode("utf-8", errors="replace")
-        self.send_response(HTTPStatus.OK if there else HTTPStatus.NOT_FOUND)
+        self.send_response(status)
         self.send_header("Content-Type", CONTENT_TYPE)
         self.send_header("Content-Length", str(len(body)))
+        self.send_header("X-Content-Type-Options", "nosniff")
+        if status == HTTPStatus.METHOD_NOT_ALLOWED:
+            self.send_header("Allow", "GET, HEAD")
         self.end_headers()
-        return body
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def version_string(self) -> str:
         """Who serves, without the versions of what it is made of."""
@@ -157,3 +223,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as it is called there
         """Say nothing: a reader comes every few seconds."""
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")

@@ -58,7 +58,7 @@ class Builder:
         """Say where a feedback's rows come from."""
         if feedback.id in self._feedback:
             message = f"{feedback.name} is closed already"
-            raise ProgramError(message)
+            raise ProgramError(message, so="union the streams that enter it, and close it once")
         require_final(given, feedback.name)
         columns = feedback.outputs[OUT].schema
         if dict(columns) != dict(given.schema):

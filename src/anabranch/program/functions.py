@@ -127,7 +127,7 @@ def as_function(given: Any, what: str, *, state: bool = False) -> Function:
         return Function(given, kind.__name__, site, takes_state=True, declared=declared(given))
     if not callable(given) or isinstance(given, type):
         message = f"{what} takes a function, got {given!r}"
-        raise ProgramError(message)
+        raise ProgramError(message, so="pass e.g. lambda record: ..., without calling it")
     takes_state = _takes_state(given, what, state=state)
     return Function(given, _name(given), _site(given), takes_state, declared(given))
 

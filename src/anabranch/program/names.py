@@ -16,5 +16,5 @@ def as_names(given: str | Sequence[str], what: str) -> tuple[str, ...]:
     names = (given,) if isinstance(given, str) else tuple(given)
     if not names or not all(isinstance(name, str) for name in names):
         message = f"{what} takes a column name or a list of them, got {given!r}"
-        raise ProgramError(message)
+        raise ProgramError(message, so='pass e.g. "user" or ["user", "day"]; compute others before')
     return names

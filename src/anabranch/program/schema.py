@@ -72,9 +72,15 @@ def as_schema(given: SchemaLike, what: str) -> pl.Schema:
 def require_columns(schema: pl.Schema, names: Iterable[str], what: str) -> None:
     """Refuse names that the schema does not have."""
     for name in names:
+        if not isinstance(name, str):
+            message = f"{what}: not the name of a column: {name}"
+            so = "compute it before, e.g. .with_columns(day=...), and name the column"
+            raise ProgramError(message, have=describe(schema), so=so)
         if name not in schema:
             message = f"{what}: no column {name!r}"
-            raise ProgramError(message, have=describe(schema), so=nearest(name, schema))
+            raise ProgramError(
+                message, have=describe(schema), so=nearest(name, schema) or "name one of these"
+            )
 
 
 def describe(schema: pl.Schema) -> str:

@@ -255,7 +255,8 @@ class Stream:
         made = self._made
         if DEAD_LETTERS not in made.outputs:
             message = f"{made.name} has no dead letters: nothing can go wrong with one record there"
-            raise ProgramError(message)
+            so = 'ask for those of read, map, filter or process that have on_error="dead_letter"'
+            raise ProgramError(message, so=so)
         on_error = getattr(made, "on_error", "dead_letter")
         if on_error != "dead_letter":
             message = f"{made.name} sends nothing to dead letters: its on_error is {on_error!r}"
@@ -266,7 +267,7 @@ class Stream:
     def _other(self, other: Any, what: str) -> Output:
         if not isinstance(other, Stream) or other._builder is not self._builder:
             message = f"{what} takes another stream of the same program, got {other!r}"
-            raise ProgramError(message)
+            raise ProgramError(message, so="read both by one ab.Program")
         return other._output
 
     def _add(

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from anabranch.errors import ProgramError
+from anabranch.errors import ProgramError, nearest
 from anabranch.program.durations import parse_duration
 from anabranch.program.schema import as_schema
 
@@ -23,6 +23,9 @@ _READERS: dict[str, Callable[[Path], pl.DataFrame]] = {
 }
 
 
+_SHOWN = 10
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table whose version is fixed for an epoch; `load` gives the newest one."""
@@ -31,6 +34,8 @@ class Table:
     schema: pl.Schema
     load: Callable[[], pl.DataFrame] = field(compare=False, repr=False)
     refresh: int | None
+    first: pl.DataFrame = field(compare=False, repr=False)
+    """As it was when the program was written."""
 
 
 def as_table(given: Any, what: str, refresh: str | timedelta | None) -> Table:
@@ -43,8 +48,8 @@ def as_table(given: Any, what: str, refresh: str | timedelta | None) -> Table:
     first = _loaded(load, text, what)
     schema = as_schema(first.schema, f"{what}: {text}")
     if every is None:
-        return Table(text, schema, lambda: first, None)
-    return Table(text, schema, load, every)
+        return Table(text, schema, lambda: first, None, first)
+    return Table(text, schema, load, every, first)
 
 
 def _loader(given: Any, what: str) -> tuple[str, Callable[[], Any]]:
@@ -69,7 +74,8 @@ def _reader(path: Path, what: str) -> Callable[[], pl.DataFrame]:
     read = _READERS.get(path.suffix)
     if read is None:
         message = f"{what}: unknown kind of file: {path}"
-        raise ProgramError(message, have=", ".join(_READERS))
+        so = "name a file with one of these suffixes, or pass a function that reads it"
+        raise ProgramError(message, have=", ".join(_READERS), so=so)
     return lambda: read(path)
 
 
@@ -79,9 +85,21 @@ def _loaded(load: Callable[[], Any], text: str, what: str) -> pl.DataFrame:
     except ProgramError:
         raise
     except Exception as error:
-        message = f"{what}: {text} could not be loaded: {error}"
-        raise ProgramError(message) from error
+        message = f"{what}: {text} could not be loaded: {str(error).splitlines()[0]}"
+        have, so = _about(text)
+        raise ProgramError(message, have=have, so=so) from error
     if not isinstance(frame, pl.DataFrame):
         message = f"{what}: {text} gave {type(frame).__name__}, not a Polars frame"
-        raise ProgramError(message)
+        raise ProgramError(message, so="return a pl.DataFrame; of a lazy frame, .collect() it")
     return frame
+
+
+def _about(text: str) -> tuple[str | None, str]:
+    """What there is where a file is not, and what to do."""
+    path = Path(text)
+    if path.suffix not in _READERS or path.exists() or not path.parent.is_dir():
+        return None, "see to it that it can be loaded when the program is written"
+    names = sorted(each.name for each in path.parent.iterdir() if each.suffix in _READERS)
+    shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+    have = f"{shown or 'no table'} in {path.parent}"
+    return have, nearest(path.name, names) or "mend the path"

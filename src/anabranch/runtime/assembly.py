@@ -6,8 +6,8 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,13 +22,14 @@ from anabranch.epoch.machine import Known, Machine, Rules
 from anabranch.epoch.protocol import Offer
 from anabranch.epoch.triggers import Trigger
 from anabranch.epoch.watermarks import END_OF_TIME, SourceTime
-from anabranch.errors import ProgramError
+from anabranch.errors import CheckpointError, ProgramError
 from anabranch.ids import Offset, Partition
 from anabranch.kernels.region import lower
 from anabranch.program.graph import Graph
 from anabranch.program.operators.edges import Read, Write
 from anabranch.program.operators.operator import DEAD_LETTERS, Port
 from anabranch.program.operators.together import Lookup
+from anabranch.runtime.blame import Blame
 from anabranch.runtime.compatibility import Before, Change, Now, compare
 from anabranch.runtime.deployment import Deployment, Durability, Input, LaneStage, Output
 from anabranch.runtime.exchange import exchange_directory
@@ -111,9 +112,8 @@ def assemble(
     plan = plan_of(graph)
     with ExitStack() as stack:
         root = _checkpoint(settings, stack)
-        store = (open_store or store_at)(root, settings.durability)
-        if isinstance(store, ObjectStore):
-            store.require_fit()
+        stack.enter_context(_telling(root))
+        store = _store(open_store or store_at, root, settings.durability)
         durability = settings.durability
         sinks = {
             op.name: op.sink.with_durability(durability).called(graph.name, op.name)
@@ -138,7 +138,10 @@ def assemble(
         recovered = _without(recovered, dropped)
         past = _Past.of(recovered)
         tables = Tables(store, clock, commits.run, tuple(graph.of(Lookup)))
-        loop = _loop(settings, executor, clock, commits, past, deployment, graph.sources, tables)
+        blame = Blame.of(graph.operators)
+        loop = _loop(
+            settings, executor, clock, commits, past, deployment, graph.sources, tables, blame
+        )
         executor.deploy(deployment)
         stack.callback(executor.close)
         commits.publish()
@@ -149,6 +152,25 @@ def assemble(
             output.sink.sweep(())
         close = stack.pop_all().close
         return Assembled(loop, deployment, commits.identity, run_id, close, change.notes)
+
+
+@contextmanager
+def _telling(root: Place) -> Iterator[None]:
+    """Say of which checkpoint it is that a file cannot be read, or does not belong."""
+    try:
+        yield
+    except CheckpointError as error:
+        raise error.of(str(root)) from error
+
+
+def _store(
+    open_store: Callable[[Any, Durability], Store], root: Place, durability: Durability
+) -> Store:
+    """The checkpoint's, if a run can be kept there."""
+    store = open_store(root, durability)
+    if isinstance(store, ObjectStore):
+        store.require_fit()
+    return store
 
 
 def _checkpoint(settings: Settings, stack: ExitStack) -> Place:
@@ -266,6 +288,7 @@ def _loop(  # noqa: PLR0913, PLR0917 - all that a loop is made of
     deployment: Deployment,
     reads: Sequence[Read],
     tables: Tables,
+    blame: Blame,
 ) -> Loop:
     recovered, trigger = past.recovered, settings.trigger
     for read in reads:
@@ -288,7 +311,7 @@ def _loop(  # noqa: PLR0913, PLR0917 - all that a loop is made of
         for intake in intakes.values():
             intake.freeze_end()
     ways = Ways(settings.bundles, settings.first, settings.merge_above, settings.job_timeout)
-    loop = Loop(deployment, executor, commits, machine, intakes, clock, tables, ways)
+    loop = Loop(deployment, executor, commits, machine, intakes, clock, tables, ways, blame)
     versions = {plan.epoch: plan.tables for plan in recovered.plans}
     same = recovered.commit is not None and recovered.commit.owners == deployment.owners.of
     loop.resume(plans, _strands(recovered, deployment), same=same, tables=versions)

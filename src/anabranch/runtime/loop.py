@@ -42,6 +42,7 @@ from anabranch.kernels.failures import as_json
 from anabranch.kernels.stateless.python_rows import records_of
 from anabranch.observe.checkpoint import COMMITTED_AT
 from anabranch.observe.facts import Facts, Look
+from anabranch.runtime.blame import Blame
 from anabranch.runtime.deployment import Deployment, Input
 from anabranch.runtime.executor import CycleResult, Executor, JobFailed
 from anabranch.runtime.intake import Intake
@@ -110,10 +111,11 @@ class Loop:
         clock: Clock,
         tables: Tables,
         ways: Ways,
+        blame: Blame,
     ) -> None:
         """Everything is given: nothing here decides."""
         self._deployment, self._executor, self._commits = deployment, executor, commits
-        self._machine, self._intakes, self._clock = machine, intakes, clock
+        self._machine, self._intakes, self._clock, self._blame = machine, intakes, clock, blame
         self._session = SessionMachine(executor.slots, heads=executor.slots, first=ways.first)
         self._bundles, self._tables = ways.bundles or EvenBundles(executor.slots), tables
         self._row_limit = RowLimit()
@@ -502,7 +504,7 @@ class Loop:
         dones: list[HeadDone | LaneDone] = [*result.heads, *result.lanes.values()]
         for done in dones:
             if done.error is not None:
-                raise _user_error(done.error)
+                raise self._blame.error(done.error)
 
     # Committing
 
@@ -624,11 +626,3 @@ def _poisoned(given: Input, known: EpochUnderWay, found: Poison) -> RunError:
     have = f"partition {name!r}, row {found.row} of {split!r}"
     so = 'mend the function that takes it, or pass on_error="skip" or "dead_letter" to read(...)'
     return RunError(message, have=have, so=so)
-
-
-def _user_error(told: Mapping[str, Any]) -> RunError:
-    record = f" on {told['record']}" if told.get("record") else ""
-    message = f"{told['operator']} failed{record}: {told['text']}"
-    why = "\n        ".join(told.get("traceback") or ()) or None
-    so = told.get("so") or 'mend the function, or pass on_error="skip"'
-    return RunError(message, why=why, so=so)

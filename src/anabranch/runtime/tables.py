@@ -17,11 +17,14 @@ from typing import Any, TypeVar
 import polars as pl
 
 from anabranch.clock import Clock
+from anabranch.connectors.rows import shown
+from anabranch.connectors.untrusted_arrow import NotWhole, read_file
 from anabranch.errors import CheckpointError, RunError
 from anabranch.kernels.head_task import HeadTask
 from anabranch.kernels.keys import canonical
 from anabranch.kernels.lane_task import LaneTask
 from anabranch.program.operators.together import Lookup
+from anabranch.state.envelope import refuse
 from anabranch.state.layout import PLANS, TABLES, run_of_table, table_path
 from anabranch.state.recovery import read_plan
 from anabranch.state.store import Store
@@ -126,7 +129,7 @@ class TableVersions:
 
     def _table(self, path: str) -> pl.DataFrame:
         if path not in self._tables:
-            _put(self._tables, path, from_bytes(self._store.read(path)))
+            _put(self._tables, path, from_bytes(self._store.read(path), path))
         return self._tables[path]
 
 
@@ -147,9 +150,12 @@ def to_bytes(table: pl.DataFrame) -> bytes:
     return file.getvalue()
 
 
-def from_bytes(data: bytes) -> pl.DataFrame:
-    """The table in such a file."""
-    return pl.read_ipc(io.BytesIO(data))
+def from_bytes(data: bytes, path: str = "of a table") -> pl.DataFrame:
+    """The table in the bytes read from `path`, or a CheckpointError that names it."""
+    try:
+        return read_file(data)
+    except NotWhole as error:
+        refuse(path, f"its rows are not whole: {error}", error)
 
 
 def _loaded(lookup: Lookup) -> pl.DataFrame:
@@ -162,10 +168,11 @@ def _loaded(lookup: Lookup) -> pl.DataFrame:
         so = "see to it that it can be loaded at any time while the query runs"
         raise RunError(message, site=lookup.site, so=so) from error
     if not isinstance(table, pl.DataFrame) or dict(table.schema) != dict(lookup.table.schema):
-        found = dict(table.schema) if isinstance(table, pl.DataFrame) else type(table).__name__
+        found = shown(table.schema) if isinstance(table, pl.DataFrame) else type(table).__name__
         message = f"{lookup.name}: the table's columns changed"
-        have = f"{dict(lookup.table.schema)}, then {found}"
-        raise RunError(message, site=lookup.site, have=have)
+        have = f"{shown(lookup.table.schema)}, then {found}"
+        so = "load it with the columns that it had, or stop the query and start the program anew"
+        raise RunError(message, site=lookup.site, have=have, so=so)
     if not lookup.many and (twice := _twice(table, lookup.on)):
         message = f"{lookup.name}: the table has several rows for {twice}"
         raise RunError(message, site=lookup.site, so="pass many=True")

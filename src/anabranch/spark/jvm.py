@@ -167,7 +167,8 @@ class Jvm:
         return AnabranchError(
             "Spark's JVM did not start",
             why=f"{why}; {last}" if last else why,
-            so="run `anabranch doctor`",
+            so="see what Java said above; where it lacks memory, give it less, e.g. "
+            'conf={"spark.driver.memory": "512m"}; else run `anabranch doctor`',
         )
 
 
@@ -257,7 +258,9 @@ def pyspark_home() -> Path:
     found = importlib.util.find_spec("pyspark")
     if found is None or not found.submodule_search_locations:
         message = "PySpark is not installed"
-        raise AnabranchError(message, so="install anabranch with its dependencies")
+        raise AnabranchError(
+            message, so="pip install anabranch into this Python: it brings PySpark"
+        )
     return Path(found.submodule_search_locations[0])
 
 

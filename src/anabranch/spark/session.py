@@ -25,7 +25,7 @@ from types import MappingProxyType
 from typing import Any
 
 from anabranch import config
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, calling_site
 from anabranch.runtime.exchange import OwnedDirectory
 from anabranch.spark import private
 from anabranch.spark.adoption import NURSERY
@@ -37,6 +37,9 @@ from anabranch.spark.nursery import Nursery, cores
 BASE: Mapping[str, str] = MappingProxyType(
     {
         "spark.ui.enabled": "false",
+        # Whoever opens the pages may read them, and no more. `jvm_environment` binds them to
+        # loopback; what they show of settings is without secrets, by Spark's own default.
+        "spark.ui.killEnabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # A fifth of the start of a context goes into figures that are shown nowhere.
         "spark.metrics.executorMetricsSource.enabled": "false",
@@ -162,7 +165,7 @@ def context_of(given: Any) -> Any:
         )
     context = getattr(given, "sparkContext", given)
     if not hasattr(context, "_jsc"):
-        what = f"{type(given).__name__} is no Spark session"
+        what = f"{type(given).__name__} is no Spark session: {given!r}"
         raise _unfit(what, "give a SparkSession, a SparkContext or nothing")
     if context._jsc is None:
         what = "this Spark session is stopped"
@@ -402,7 +405,7 @@ def _start(wanted: _Wanted, app_name: str) -> Any:
 
 
 def _unfit(what: str, so: str, why: str | None = None) -> AnabranchError:
-    return AnabranchError(what, why=why, so=so)
+    return AnabranchError(what, site=calling_site(), why=why, so=so)
 
 
 def _stop(sc: Any, *, alive: bool) -> None:

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, ClassVar, TypeAlias
 
-from anabranch.errors import CheckpointError, RunError
+from anabranch.errors import AnabranchError, CheckpointError, RunError
 from anabranch.state.layout import (
     FORMAT,
     Acknowledgement,
@@ -528,7 +528,11 @@ class CommitMachine:
     def _publish_failed(self, event: PublishFailed) -> list[Command]:
         message = f"sink {event.sink!r} could not publish epoch {event.epoch}"
         so = "mend the sink and start again: the epoch is committed and is published first"
-        return self._stop(RunError(message, why=str(event.error) or None, so=so), event.error)
+        error = event.error
+        why, site = str(error) or type(error).__name__, None
+        if isinstance(error, AnabranchError):
+            why, site = "; ".join(filter(None, (error.what, error.why))), error.site
+        return self._stop(RunError(message, site=site, why=why, so=so), event.error)
 
     def _acknowledged(self, event: Acknowledged) -> list[Command]:
         if not self._outbox.was_acknowledged(event.number):

@@ -22,6 +22,7 @@ from typing import Any, Literal, TypeAlias
 import polars as pl
 from crc32c import crc32c
 
+from anabranch.connectors.untrusted_arrow import NotWhole, read_stream
 from anabranch.state.envelope import (
     Fields,
     Json,
@@ -209,26 +210,10 @@ def _divide(path: str, data: bytes) -> tuple[bytes, bytes]:
 
 
 def _read_frame(path: str, stream: bytes) -> pl.DataFrame:
-    _validate(path, stream)
     try:
-        return pl.read_ipc_stream(stream)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
-        refuse(path, f"its rows cannot be read: {error}", error)
-
-
-def _validate(path: str, stream: bytes) -> None:
-    """Refuse what is no Arrow stream in all its parts.
-
-    Checksums tell damage, not malice: Polars believes lengths and offsets, and ends the process
-    where one of them asks for more memory than there is.
-    """
-    import pyarrow as pa
-
-    try:
-        with pa.ipc.open_stream(pa.BufferReader(stream)) as reader:
-            reader.read_all().validate(full=True)
-    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-        refuse(path, f"its rows are not whole: {str(error).splitlines()[0]}", error)
+        return read_stream(stream)
+    except NotWhole as error:
+        refuse(path, f"its rows are not whole: {error}", error)
 
 
 def _delta(path: str, fields: Fields, frame: pl.DataFrame) -> Delta:

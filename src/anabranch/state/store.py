@@ -73,7 +73,7 @@ _PART = re.compile(r"[A-Za-z0-9_%~-][A-Za-z0-9_.%~-]*")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FULL = {errno.ENOSPC, errno.EDQUOT}
-_DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
+_DENIED = {errno.EACCES, errno.EPERM}
 
 
 class LocalStore:
@@ -81,7 +81,8 @@ class LocalStore:
 
     A file is written under another name in the same directory and linked to its own: linking fails
     where a name exists, renaming would overwrite it. Every directory on the way is opened without
-    following links, so what lies outside the root is out of reach. With `durability="power"` the
+    following links, so what lies outside the root is out of reach; one that everybody may write
+    to, or that is somebody else's, is not used. With `durability="power"` the
     file and its directory are synced before `create` returns; a sync that fails is final for that
     file, since the kernel may have dropped what it could not write.
     """
@@ -94,7 +95,7 @@ class LocalStore:
         # Tasks run elsewhere, where a relative path would mean another place.
         self.root = str(Path(root).absolute())
         self.durability = durability
-        with self._telling("make", ""):
+        with self._telling("use", ""):
             self._make_root()
 
     def __repr__(self) -> str:
@@ -197,6 +198,7 @@ class LocalStore:
         """A handle on a folder below the root; none of the folders on the way may be a link."""
         handle = os.open(self.root, _DIRECTORY)
         try:
+            _require_private(os.fstat(handle))
             for folder in folders:
                 inner = self._enter(handle, folder, make=make)
                 os.close(handle)
@@ -207,7 +209,7 @@ class LocalStore:
 
     def _enter(self, handle: int, folder: str, *, make: bool) -> int:
         try:
-            return os.open(folder, _DIRECTORY, dir_fd=handle)
+            return _inner(handle, folder)
         except FileNotFoundError:
             if not make:
                 raise
@@ -215,7 +217,7 @@ class LocalStore:
             os.mkdir(folder, 0o700, dir_fd=handle)
         if self.durability == "power":
             os.fsync(handle)
-        return os.open(folder, _DIRECTORY, dir_fd=handle)
+        return _inner(handle, folder)
 
     def _write(self, folder: int, name: str, data: bytes) -> None:
         file = os.open(name, _NEW_FILE, 0o600, dir_fd=folder)
@@ -246,6 +248,48 @@ class LocalStore:
             raise RunError(message, why=_reason(error), so=_advice(error)) from error
 
 
+def _inner(folder: int, name: str) -> int:
+    handle = os.open(name, _DIRECTORY, dir_fd=folder)
+    try:
+        _require_private(os.fstat(handle))
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _require_private(found: os.stat_result) -> None:
+    """Refuse what others may have written, or may write while we read it.
+
+    A group may: on many systems every user has one of his own, and makes directories for it. What
+    is root's may be a volume that was made for this user, and root may use what is anybody's.
+    """
+    if found.st_mode & stat.S_IWOTH:
+        reason = "everybody may write to it"
+        raise _Refused(reason, _NOT_PRIVATE)
+    if os.geteuid() not in (0, found.st_uid) and found.st_uid:
+        reason = f"it belongs to another user, number {found.st_uid}"
+        raise _Refused(reason, _NOT_PRIVATE)
+
+
+class _Refused(OSError):
+    """What the system would let us use, and what had better not be used; with what helps."""
+
+    def __init__(self, reason: str, advice: str) -> None:
+        super().__init__(errno.EPERM, reason)
+        self.advice = advice
+
+
+_NOT_PRIVATE = (
+    "see who wrote what is in it, then `chmod -R o-w` the checkpoint, or run as its owner; or "
+    "choose another checkpoint="
+)
+_NOT_OURS = (
+    "nothing of Anabranch's is: see who put it there and remove it, or choose another checkpoint="
+)
+_NOT_WHOLE = "restore it from a copy of the checkpoint, or start from a savepoint"
+
+
 def _parts(path: str) -> tuple[tuple[str, ...], str]:
     *folders, name = folders_of(path)
     return tuple(folders), name
@@ -272,11 +316,20 @@ def _read(folder: int, name: str, most: int | None) -> bytes:
     with open(os.open(name, flags, dir_fd=folder), "rb", buffering=0) as file:  # noqa: PTH123
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file")
+            reason = "it is not a regular file"
+            raise _Refused(reason, _NOT_OURS)
+        _require_private(found)
         if most is not None and found.st_size > most:
-            reason = f"it has {found.st_size} bytes, more than any file of its kind"
-            raise OSError(errno.EFBIG, reason)
+            reason = f"it has {found.st_size:,} bytes, more than any file of its kind"
+            raise _Refused(reason, _NOT_WHOLE)
+        if found.st_size > _memory():
+            reason = f"it has {found.st_size:,} bytes, more than this machine has memory"
+            raise _Refused(reason, _NOT_WHOLE)
         return file.readall()
+
+
+def _memory() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _walk(folder: int, prefix: str) -> Iterator[str]:
@@ -285,7 +338,7 @@ def _walk(folder: int, prefix: str) -> Iterator[str]:
         found = [entry for entry in entries if not entry.name.startswith(".")]
     for entry in found:
         if entry.is_dir(follow_symlinks=False):
-            handle = os.open(entry.name, _DIRECTORY, dir_fd=folder)
+            handle = _inner(folder, entry.name)
             try:
                 yield from _walk(handle, f"{prefix}{entry.name}/")
             finally:
@@ -299,7 +352,7 @@ def _sweep(folder: int, *, sync: bool) -> None:
         found = list(entries)
     for entry in found:
         if entry.is_dir(follow_symlinks=False):
-            handle = os.open(entry.name, _DIRECTORY, dir_fd=folder)
+            handle = _inner(folder, entry.name)
             try:
                 _sweep(handle, sync=sync)
             finally:
@@ -320,18 +373,23 @@ def _sync_path(directory: Path) -> None:
 
 
 def _reason(error: OSError) -> str:
-    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+    if error.errno == errno.ENOTDIR:
         return "a symbolic link or a file is where a directory should be"
+    if error.errno == errno.ELOOP:
+        return "it is a symbolic link, and none is followed"
     return error.strerror or str(error)
 
 
 def _advice(error: OSError) -> str | None:
+    if isinstance(error, _Refused):
+        return error.advice
     return next((advice for codes, advice in _ADVICE if error.errno in codes), None)
 
 
 _ADVICE = (
     (_FULL, "make room on that disk, then start again: the checkpoint is as of its last commit"),
     (_DENIED, "give this user the right to read and write there, or choose another checkpoint="),
+    ({errno.EROFS}, "mount that disk so that it can be written to, or choose another checkpoint="),
     ({errno.ELOOP, errno.ENOTDIR}, "remove it, or choose another checkpoint="),
     ({errno.ENOENT}, "see whether somebody removed it, or another run is using this checkpoint"),
     (

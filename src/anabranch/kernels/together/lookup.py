@@ -44,13 +44,13 @@ class LookupStep:
     def of(
         cls, op: Lookup, schema: pl.Schema, live: Collection[str], sub: str | None
     ) -> LookupStep:
-        """Take the table as it is now, with the columns that are read."""
+        """Take the table as it was first, with the columns that are read."""
         keys = tuple(f"{HIDDEN}on{at}" for at in range(len(op.on)))
         named = list(zip(keys, op.on, strict=True))
         exprs = tuple(canonical(pl.col(name), schema[name]).alias(key) for key, name in named)
         right = [pl.col(old).alias(new) for old, new in op.right_names if new in live]
         taken = (*exprs, *right)
-        table = _prepared(op.table.load(), taken, keys)
+        table = _prepared(op.table.first, taken, keys)
         left = tuple(name for name in schema if name in live)
         columns = ((pl.col(name), schema[name]) for name in op.on)
         plain = all(canonical(column, dtype) is column for column, dtype in columns)

@@ -106,7 +106,8 @@ def require_ticks(micros: int, time: TimeType, what: str) -> None:
     if micros % time.tick:
         message = f"{what} is no whole number of the time column's units"
         why = f"one unit of {time.dtype} is {time.tick} us, and {what} is {micros} us"
-        raise ProgramError(message, why=why)
+        so = f"choose a multiple of {time.tick} us, or read event times in finer units (time_unit=)"
+        raise ProgramError(message, why=why, so=so)
 
 
 def require_final(given: Output, what: str) -> None:

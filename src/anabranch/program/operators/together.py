@@ -96,7 +96,7 @@ class Lookup(Operator):
         require_columns(found.schema, on, f"{base.name}: the table")
         _require_same_types(given.schema, found.schema, on, base.name)
         if not many:
-            refuse_duplicates(found.load(), on, base.name)
+            refuse_duplicates(found.first, on, base.name)
         schema, names = joined(given.schema, found.schema, on)
         outputs = {OUT: Output(schema, given.time, given.revised)}
         return cls(base, outputs, found, on, how, many, names)  # type: ignore[arg-type]

@@ -52,7 +52,9 @@ class Windowing:
             require_ticks(micros, time, f"{what}: {name}")
         if self.allowed is not None and isinstance(self.window, SessionGap | Rows):
             message = "allow_late works on tumbling and sliding windows only"
-            raise ProgramError(message)
+            why = "late rows would change where other windows begin and end"
+            so = "leave it out: late rows are in .late; or wait for them longer, by read(lateness=)"
+            raise ProgramError(message, why=why, so=so)
 
     def columns(self, given: Output, what: str) -> dict[str, pl.DataType]:
         """The columns that say which window and group a result is of."""
