@@ -316,17 +316,28 @@ def test_commands_find_the_project_and_nothing_outside(tmp_path):
 
 def test_docs_report_names_the_line_of_each_fault(tmp_path, capsys):
     (tmp_path / "README.md").write_text(
-        "# Here\n[ok](docs/a.md#part-one) [web](https:x) [gone](docs/b.md) `[code](no.md)`\n"
-        "[bad](docs/a.md#part-two)\n\n```python\nx = = 1\n```\n```sh\nx = = 1\n```\n"
+        "# Here\n[ok](docs/a.md#part-one) [web](https://a.b/c) [gone](docs/b.md) `[code](no.md)`\n"
+        "[bad](docs/a.md#part-two) [bad](http://a.b) [bad](https:x)\n\n```python\nx = = 1\n```\n```sh\nx = = 1\n```\n"
     )
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text("## Part one\n```python\nawait_ = 1\n```\n")
 
-    assert 1 == docs.main(tmp_path)
+    assert 1 == docs.check(tmp_path)
 
     assert [
         "README.md:2: there is no docs/b.md",
         "README.md:3: a.md has no heading for #part-two",
+        "README.md:3: http://a.b is no address that begins with https://",
+        "README.md:3: https:x is no address that begins with https://",
         "README.md:6: does not compile: invalid syntax (line 1 of the block)",
-        "docs: 2 pages, 3 relative links, 2 Python blocks checked; 3 wrong",
+        "docs: 2 pages, 6 links, 2 Python blocks checked; 5 wrong",
     ] == capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("arguments", [["--fast"], ["--serve", "no"], ["--serve", "1", "2"], ["1"]])
+def test_docs_refuses_what_it_does_not_know_before_anything_is_done(tmp_path, capsys, arguments):
+    assert 2 == docs.main(tmp_path, arguments)
+
+    out, err = capsys.readouterr()
+    assert "" == out
+    assert err.startswith("docs knows nothing of ")
