@@ -37,17 +37,16 @@ myst_enable_extensions = ["colon_fence"]
 default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
-autodoc_class_signature = "separated"
+autoclass_content = "both"
 autodoc_preserve_defaults = True
-autodoc_default_options = {"members": True, "show-inheritance": False}
 napoleon_google_docstring = True
 python_use_unqualified_type_names = True
 add_module_names = False
 maximum_signature_line_length = 80
 
 nitpicky = True
-# Types in signatures that have no page of their own: other libraries', and what users never name.
-nitpick_ignore_regex = [(r"py:(class|obj|data|exc)", r".*")]
+# Types in signatures: other libraries' pages are not ours to link, and many of ours have no page.
+nitpick_ignore_regex = [(r"py:class", r".*")]
 
 html_theme = "furo"
 html_title = f"Anabranch {release}"
