@@ -258,8 +258,8 @@ class Stream:
     def write(self, sink: Sink, *, name: str | None = None, ordered: bool = True) -> None:
         """Write rows to a sink; its name is the sink's own where it has one.
 
-        In the order of the sequential program, unless `ordered` is False: then only the content is
-        that of the sequential program, and lanes need not wait for each other.
+        In the order of the sequential program, unless `ordered` is False: then its rows are those
+        of the sequential program, in any order.
         """
         chosen = name if name is not None else getattr(sink, "name", None)
         self._add("write", chosen, lambda b: Write.over(b, sink, self.schema, ordered))
