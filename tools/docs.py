@@ -151,12 +151,12 @@ def check(root: Path) -> int:
     return 1 if found else 0
 
 
-def build(root: Path) -> int:
+def build(root: Path, site: Path = SITE, remembered: Path = REMEMBERED) -> int:
     """Make the site, every warning an error; print what is wrong with which page."""
     print("docs: making the site", flush=True)
     # Anew each time (-E): a page that is not read again would not be warned of again.
     options = ("-b", "html", "-W", "--keep-going", "-n", "-q", "-E")
-    places = ("-c", "docs", "-d", str(REMEMBERED), ".", str(SITE))
+    places = ("-c", "docs", "-d", str(remembered), ".", str(site))
     command = [sys.executable, "-m", "sphinx", *options, *places]
     run = subprocess.run(command, cwd=root, stderr=subprocess.PIPE, text=True, check=False)
     # Sphinx names pages by their full path; the reader knows where the repository is.
@@ -164,7 +164,7 @@ def build(root: Path) -> int:
     if run.returncode:
         print("docs: the site has faults: see above", flush=True)
         return 1
-    print(f"docs: the site is {SITE}/index.html; ./x docs --serve shows it", flush=True)
+    print(f"docs: the site is {site}/index.html; ./x docs --serve shows it", flush=True)
     return 0
 
 
