@@ -1,5 +1,6 @@
 """Every block of every page does what the page says. `--update-golden` writes what is printed."""
 
+import codeop
 import re
 import sys
 from pathlib import Path
@@ -9,13 +10,13 @@ import pytest
 from tests.docs.snippets import ROOT, Reader, differs, docs, rewritten, snippets
 
 NEEDS_SPARK = re.compile(r"\.start\(|anabranch (run|demo)|SparkSession|spark=")
+PAGES = [docs.read(file) for file in sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def _readings():
     """What is read in one go: the steps of the tutorial, in order, and every other page alone."""
-    pages = [docs.read(file) for file in sorted((ROOT / "docs").rglob("*.md"))]
-    tutorial = [page for page in pages if page.path.parent.name == "tutorial"]
-    others = [[page] for page in pages if page not in tutorial]
+    tutorial = [page for page in PAGES if page.path.parent.name == "tutorial"]
+    others = [[page] for page in PAGES if page not in tutorial]
     for reading in (tutorial, *others):
         found = [snippet for page in reading for snippet in snippets(page)]
         if found:
@@ -60,3 +61,20 @@ def test_blocks_do_what_the_page_says(reading, request, place, monkeypatch):
             else:
                 where = f"{page.path.relative_to(ROOT)}:{snippet.line}"
                 assert different is None, f"{where}: {different}"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page.path.parent.name == "tutorial"],
+    ids=lambda p: p.path.stem,
+)
+def test_the_tutorial_can_be_pasted_into_python(page):
+    """Python's prompt ends a compound statement at an empty line, and nowhere else."""
+    for snippet in snippets(page):
+        if snippet.kind == "python":
+            typed = []
+            for line in (*snippet.code.splitlines(), ""):
+                typed.append(line)
+                if codeop.compile_command("\n".join(typed)) is not None:
+                    typed.clear()
+            assert "" == "".join(typed), f"{page.path.name}:{snippet.line}"
