@@ -38,7 +38,7 @@ LAYOUT = 1
 BUILD_TOOLS = ("setuptools",)
 # These would lead Python out of the environment.
 OUTSIDE = {"PYTHONHOME", "PYTHONPATH", "__PYVENV_LAUNCHER__"}
-LINTED = ("src", "tests", "bench", "tools", "examples")
+LINTED = ("src", "tests", "bench", "tools", "examples", "docs")
 
 PIP_FETCHES = re.compile(
     r"\s*(?:Downloading|Using cached|Processing) (?:\S+/)?"
@@ -57,7 +57,8 @@ usage: ./x COMMAND [ARGUMENT ...]
                        run the tests
   lint [--fix]         check style, types and the import rule
   bench NAME [...]     run a benchmark
-  docs                 check the links and code blocks of the documentation
+  docs [--serve [PORT]]
+                       check the documentation, make its site and show it
   python ...           run Python in the project's environment
   lock                 resolve the dependencies anew and write requirements.lock
 
@@ -94,9 +95,12 @@ usage: ./x bench NAME [ARGUMENT ...]
 Runs the benchmark of that name; without one, says which there are.
 """,
     "docs": """\
-usage: ./x docs
+usage: ./x docs [--serve [PORT]]
 
-Checks the relative links and compiles the Python blocks of README.md and docs/.
+Checks the links and compiles the Python blocks of all pages, then makes the site in build/docs,
+where every warning is an error. `./x test tests/docs` runs the blocks.
+
+  --serve   then show it at http://127.0.0.1:PORT/ (8000) until Ctrl-C
 """,
     "lock": """\
 usage: ./x lock
@@ -513,7 +517,7 @@ def python(arguments: list[str]) -> NoReturn:
 
 
 def docs(arguments: list[str]) -> NoReturn:
-    """Check the documentation."""
+    """Check the documentation and make its site."""
     become(str(ROOT / "tools" / "docs.py"), *arguments, folder=ROOT)
 
 

@@ -131,7 +131,7 @@ class Query:
         return ended if timeout is not None else None
 
     def process_all_available(self) -> None:
-        """Wait until all that the source holds now is committed."""
+        """Wait until all that the sources hold now is committed."""
         reached = threading.Event()
         self._ask(lambda: self._loop.when_caught_up(reached.set))
         self._wait_for(reached)

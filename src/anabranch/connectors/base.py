@@ -121,7 +121,7 @@ class Sink(ABC):
     """Something that takes rows, an epoch at a time."""
 
     visible: ClassVar[Literal["commit", "early"]] = "commit"
-    """When readers see rows: after their commit, or as soon as they are written."""
+    """When readers see rows, after their commit or as soon as they are written."""
 
     def require(self, schema: pl.Schema) -> None:  # noqa: B027 - a contract's default
         """Refuse columns that it could not write by a ProgramError; called when `write` is."""

@@ -80,6 +80,11 @@ def operator(
 ) -> Callable[[_Fn], _Fn]:
     """Declare what an operator gives and how it behaves; returns the function itself.
 
+    `out` are its columns. The others are for what the compiler cannot see for itself, and are
+    believed: `state` is "stateless", "keyed" or "whole", `selectivity` how many rows it gives for
+    one ("one", "at-most-one", "any"), `forwards` the columns it passes on as they are, and `pure`
+    that it gives the same for the same records and changes nothing outside.
+
     >>> @operator(out={"n": pl.Int64})
     ... def count(record, state): ...
     >>> dict(declared(count).out)

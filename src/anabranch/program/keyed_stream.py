@@ -38,7 +38,11 @@ class KeyedStream:
         name: str | None = None,
         on_error: OnError = "fail",
     ) -> Stream:
-        """Apply a function with state, or a KeyedOperator, to each key's records in order."""
+        """Apply a function with state, or a KeyedOperator, to each key's records in order.
+
+        With `ttl` a key's state is forgotten for a record that comes more than so long of event
+        time behind the key's newest.
+        """
         given = self._stream._output
         return self._stream._then(
             "process",
@@ -77,7 +81,11 @@ class KeyedStream:
         name: str | None = None,
         on_error: OnError = "fail",
     ) -> Stream:
-        """Find sequences of records that fit `[ab.step(...), ...]`; with `skip` others between."""
+        """Find sequences of a key's records that fit `[ab.step(...), ...]`, at most `within` long.
+
+        They follow each other at once; with `skip` other records may lie between. Each match gives
+        the keys, `match_start`, `match_end`, and for each step a list of its records.
+        """
         given = self._stream._output
         return self._stream._then(
             "match",

@@ -182,7 +182,12 @@ class Stream:
         how: How = "inner",
         name: str | None = None,
     ) -> Stream:
-        """Pair rows with equal keys whose event times are at most `within` apart."""
+        """Pair rows with equal keys whose event times are at most `within` apart.
+
+        Columns are the left row's, then the right one's without the keys; where names clash the
+        right one's end in `_right`. A null key matches nothing. Records that come too late to match
+        go to `dead_letters` with the reason `late`.
+        """
         right = self._other(other, "join")
         keys = as_names(on, "join: on")
         return self._then(
@@ -202,7 +207,13 @@ class Stream:
         refresh: str | timedelta | None = None,
         name: str | None = None,
     ) -> Stream:
-        """Put the columns of a table's row with the same key beside each row."""
+        """Put the columns of a table's row with the same key beside each row.
+
+        The table is a Polars frame, the path of a file, a Spark DataFrame, or a function that
+        returns a frame. A row without a partner is dropped, or kept with nulls (`how="left"`).
+        Two rows of the table with one key are an error unless `many`. With `refresh` the table is
+        loaded again so often; an epoch sees one version.
+        """
         keys = as_names(on, "lookup: on")
         return self._then(
             "lookup",
@@ -245,13 +256,21 @@ class Stream:
     # Out
 
     def write(self, sink: Sink, *, name: str | None = None, ordered: bool = True) -> None:
-        """Write rows to a sink; its name is the sink's own where it has one."""
+        """Write rows to a sink; its name is the sink's own where it has one.
+
+        In the order of the sequential program, unless `ordered` is False: then its rows are those
+        of the sequential program, in any order.
+        """
         chosen = name if name is not None else getattr(sink, "name", None)
         self._add("write", chosen, lambda b: Write.over(b, sink, self.schema, ordered))
 
     @property
     def dead_letters(self) -> Stream:
-        """The records this operator could not take, with the reason."""
+        """The records this operator could not take, with the reason.
+
+        Columns: `operator`, `source`, `partition`, `offset`, `epoch`, `reason`, `error`,
+        `traceback`, and `record` as JSON text.
+        """
         made = self._made
         if DEAD_LETTERS not in made.outputs:
             message = f"{made.name} has no dead letters: nothing can go wrong with one record there"

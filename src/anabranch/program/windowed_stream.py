@@ -58,14 +58,22 @@ class WindowedStream:
         name: str | None = None,
         on_error: OnError = "fail",
     ) -> Stream:
-        """What `fn(key, frame)` makes of each window, behind its bounds and group."""
+        """What `fn(key, frame)` makes of each window's rows, behind its bounds and group.
+
+        `key` is a tuple; the function returns a frame, a dict or a list of dicts.
+        """
         given = self._stream._output
         return self._fill(
             name, lambda b: WindowApply.over(b, given, self._windowing, fn, out, on_error)
         )
 
     def allow_late(self, d: str | timedelta) -> WindowedStream:
-        """Let windows change for so long after their end; each change is a new revision."""
+        """Let windows change for so long after their end; call it before `agg`.
+
+        A window that changes is given again, at the next watermark, with a column `revision`: 0 the
+        first time, then 1, 2, ... Such a stream feeds stateless operators and sinks only; sessions
+        have none of it.
+        """
         allowed = parse_duration(d, "allow_late")
         changed = replace(self._windowing, allowed=allowed)
         changed.check(self._stream._output, "allow_late")

@@ -60,7 +60,7 @@ def assert_same_as_sequential(  # noqa: PLR0913 - a user's options, by name
 
     `crash_at` lists moments at which a run is cut off; another then goes on from the checkpoint. A
     number is an epoch: it is planned and done, and not committed. A text is "before" or "after" a
-    step of the protocol; the step alone is both of them, one after the other:
+    step of the protocol; the step alone is both of them, one after the other::
 
         plan         what an epoch will read is written down
         job          a cycle's tasks run
