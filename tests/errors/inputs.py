@@ -46,7 +46,7 @@ def a_lookup_table_that_is_not_there(place):
 
 
 def a_url_that_is_no_directory(place):
-    ab.sources.Files("s3://bucket/orders")  # here
+    ab.sources.Files("ftp://host/orders")  # here
 
 
 def an_empty_directory(place):

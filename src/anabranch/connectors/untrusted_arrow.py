@@ -27,7 +27,7 @@ _FREE_ROWS = 1 << 20
 
 _DICTIONARY, _BATCH = 2, 3
 """The kinds of messages that hold rows (`MessageHeader` of Arrow's Message.fbs)."""
-_MALFORMED = (OSError, ValueError, MemoryError, struct.error)
+_MALFORMED = (OSError, EOFError, ValueError, MemoryError, struct.error)
 
 
 class NotWhole(ValueError):
