@@ -314,7 +314,7 @@ def test_an_error_of_the_users_says_operator_record_and_line(spark_context, tmp_
     assert "no such place" in told
     assert '"x": 91' in told
     line = refuse.__code__.co_firstlineno + 3
-    assert f"test_spine.py:{line} in refuse" in told
+    assert f"test_spine.py:{line}   raise ValueError" in told
     assert caught.value is query.exception()
     assert query.status["message"].startswith("Failed")
     assert not query.is_active
