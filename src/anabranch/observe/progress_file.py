@@ -8,10 +8,12 @@ between two: the next one begins another. Several queries may write to one file.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import stat
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,9 @@ def append(path: Path, line: bytes) -> None:
     """
     file = os.open(path, _OPENED, _MODE)
     try:
+        # Half of a line may also be one that another query is writing just now.
+        with suppress(OSError):  # some file systems have no locks
+            fcntl.flock(file, fcntl.LOCK_EX)
         lead = b"" if _at_line_start(file) else b"\n"
         _write(file, lead + line + b"\n")
     finally:
