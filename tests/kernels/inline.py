@@ -149,7 +149,8 @@ class _Run:
 
     def _frame(self, read, partition, start, end, columns) -> pl.DataFrame:
         (split,) = read.source.plan({partition: start}, {partition: end})
-        return read.source.frame(split, columns)
+        frame: pl.DataFrame = read.source.frame(split, columns)
+        return frame
 
     def _given(self, stage: int, lane: int, epoch: _Epoch) -> EpochInput:
         parts: dict[int, list[pl.DataFrame]] = {}
