@@ -13,6 +13,7 @@ from anabranch.errors import CheckpointError
 from anabranch.kernels.bundle import OFFSET, PARTITION, SLICE, TIME
 from anabranch.kernels.failures import Failed
 from anabranch.kernels.kernel import Taken
+from anabranch.kernels.keyed.parts import PartStore
 from anabranch.kernels.keyed.process import ProcessKernel
 from anabranch.kernels.keyed.timers import ENDLESS
 from anabranch.state import classes
@@ -315,12 +316,54 @@ def test_a_value_that_cannot_be_kept_is_an_error_of_its_record():
         kernel.run(taken([("a", 0, 2)]), kernel.restore(()))
 
 
+def adds_to_its_map(record, state):
+    state.map[record["n"]] = True
+    return {"told": str(sorted(state.map))}
+
+
+def adds_to_its_list(record, state):
+    state.list.append(record["n"])
+    return {"told": str(state.list)}
+
+
 def test_cells_that_outlived_their_time_are_freed_with_all_they_had():
     kernel = lowered(counts_by_element, out=OUT, ttl="10 ms")
     first = kernel.run(taken([("a", 0, 1), ("b", 30, 1)], None, 20), kernel.restore(()))
     state = first.state.fold(1)
     assert kinds(state.whole()) == [1, 1, 0]
     assert kinds(kernel.restore([first.delta]).whole()) == [2, 2, 0]
+
+
+@pytest.mark.parametrize("elements", [adds_to_its_map, adds_to_its_list])
+@pytest.mark.parametrize("together", [False, True])
+def test_what_a_key_had_before_it_was_forgotten_does_not_come_back(
+    elements, together, monkeypatch
+):
+    """A key's elements go with its cell when state is folded; the deltas still have them."""
+    # As if there were many: of few nothing is dropped.
+    defaults = PartStore.from_frames.__func__.__kwdefaults__
+    monkeypatch.setitem(defaults, "large", 0)
+    kernel = lowered(elements, out=OUT, ttl="10 ms")
+    state, deltas = kernel.restore(()), []
+    epochs = [
+        ([("a", 0, 11), ("a", 1, 12), ("a", 1, 13), ("a", 1, 14), ("a", 1, 15)], 5),
+        ([("b", 40, n) for n in range(4)], 40),
+        ([("a", 50, 3)], 50),
+        ([("a", 51, 4)], 51),
+    ]
+    before = None
+    for number, (rows, after) in enumerate(epochs, 1):
+        given = kernel.run(taken(rows, before, after), state)
+        deltas.append(given.delta)
+        state, before = given.state.fold(number), after
+        state.take_cache()
+
+    given = [pl.concat(deltas, how="diagonal")] if together else deltas
+    last = taken([("a", 52, 5)], before, 52)
+    here = kernel.run(last, state).rows["out"].rows()
+    assert here == kernel.run(last, kernel.restore(given)).rows["out"].rows()
+    assert here == kernel.run(last, kernel.restore([state.whole()])).rows["out"].rows()
+    assert "[3, 4, 5]" in str(here)
 
 
 def pairs(record, state):

@@ -12,6 +12,7 @@ import polars as pl
 from anabranch.cli.lasting import Lasting
 from anabranch.errors import CheckpointError
 from anabranch.kernels.keyed.cell import SEEN
+from anabranch.kernels.keyed.state import of_this_life
 from anabranch.state.codec import decode
 from anabranch.state.delta import SLICE
 from anabranch.state.description import Facts
@@ -23,6 +24,7 @@ _PARTS = {_CELL: "value", _ELEMENT: "map", _TIMER: "timer", _ENTRY: "list"}
 def processed(rows: pl.DataFrame, facts: Facts, lasting: Lasting) -> pl.DataFrame:
     """A row for each value, element and timer: `part` says which, `at` which one of them."""
     parts = ["kind", "key", "part"]
+    (rows,) = of_this_life([rows])
     rows = rows.unique(parts, keep="last", maintain_order=True)
     rows = _alive(rows.filter(pl.col("value").is_not_null()), lasting)
     names = tuple(line.rpartition(": ")[0] for line in facts.get("key", ()))

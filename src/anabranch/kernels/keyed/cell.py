@@ -192,6 +192,11 @@ class Cell:
             or (self._map or self._elements)
         )
 
+    @property
+    def known(self) -> bool:
+        """Whether something is kept of it, elements and timers apart."""
+        return self._was is not None
+
     def snapshot(self) -> Snapshot:
         """All of it, to go back to; a TypeError names what cannot be kept."""
         body, items = _kept(self.value, "value"), self._items()

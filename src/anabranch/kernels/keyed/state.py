@@ -3,11 +3,13 @@
     slice   the key's slice
     kind    0 a cell, 1 an element of a map, 2 a timer, 3 an element of a list
     key     the encoded key
-    part    0, the element's number, the timer's time in microseconds
+    part    0, the element's number, the timer's time in microseconds; of a cell also -1, see below
     value   a cell's or an element's encoding, nothing for a timer; null: it is gone
 
 Timers at or before the watermark have fired, and cells that were not seen for their time to live
-are forgotten: neither is written down, since whoever reads knows the watermark.
+are forgotten: neither is written down, since whoever reads knows the watermark. But whoever reads
+many deltas at once does not know which watermark was when: where a key without a cell gets one, and
+state has a time to live, a cell's part -1 says that the elements of before are not its own.
 """
 
 from __future__ import annotations
@@ -25,6 +27,9 @@ from anabranch.kernels.keyed.parts import Changes, PartStore
 
 KIND = "kind"
 _CELL, _ELEMENT, _TIMER, _ENTRY = range(4)
+_ANEW = -1
+"""The part of a cell that says that its key begins anew. It is in deltas alone."""
+_AT, _SINCE = "at", "since"
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,8 @@ class Changed:
     elements: Changes = field(default_factory=Changes)
     timers: Changes = field(default_factory=Changes)
     entries: Changes = field(default_factory=Changes)
+    anew: Changes = field(default_factory=Changes)
+    """The keys that had nothing, where what they had before may have been forgotten."""
 
     @classmethod
     def of(cls, touched: Iterable[Cell], watermark: int | None, *, ttl: bool) -> Changed:
@@ -42,8 +49,11 @@ class Changed:
         found = cls()
         cells, elements, timers, entries = found.cells, found.elements, found.timers, found.entries
         for cell in touched:
+            known = cell.known
             if (new := cell.cell_change(ttl=ttl)) is not None:
                 cells.add_one(cell.slice, cell.code, 0, new[0])
+                if ttl and not known:
+                    found.anew.add_one(cell.slice, cell.code, _ANEW, None)
             if changed := cell.element_changes():
                 elements.add(cell.slice, cell.code, changed)
             if changed := cell.entry_changes():
@@ -55,7 +65,9 @@ class Changed:
     def delta(self) -> pl.DataFrame:
         """All of it as a frame, sorted by slice."""
         kinds = enumerate((self.cells, self.elements, self.timers, self.entries))
-        return _delta([(kind, changes.frame) for kind, changes in kinds if changes])
+        # First, since what follows is of the key's new life.
+        found = [(_CELL, self.anew), *kinds]
+        return _delta([(kind, changes.frame) for kind, changes in found if changes])
 
 
 @dataclass(frozen=True)
@@ -80,6 +92,7 @@ class ProcessState:
         known = list(deltas)
         for frame in known:
             _require_kinds(frame)
+        known = of_this_life(known)
 
         def of(kind: int, **options: Any) -> PartStore:
             frames = [frame.filter(pl.col(KIND) == kind) for frame in known]
@@ -214,6 +227,20 @@ def _require_kinds(delta: pl.DataFrame) -> None:
         message = "a state has parts of an unknown kind"
         so = f"kinds 0 to {_ENTRY} are known here"
         raise CheckpointError(message, have=f"kind {min(unknown)}", so=so)
+
+
+def of_this_life(deltas: list[pl.DataFrame]) -> list[pl.DataFrame]:
+    """Changes in order, without those of elements that their keys had before they began anew."""
+    anew = (pl.col(KIND) == _CELL) & (pl.col(parts.PART) == _ANEW)
+    if not any(frame.select(anew.any()).item() for frame in deltas if frame.height):
+        return deltas
+    whole = pl.concat([frame.select(*parts.SCHEMA, KIND) for frame in deltas])
+    whole = whole.with_row_index(_AT)
+    begun = whole.filter(anew).group_by(parts.KEY).agg(pl.col(_AT).max().alias(_SINCE))
+    gone = pl.col(KIND).is_in([_ELEMENT, _ENTRY]) & (pl.col(_AT) < pl.col(_SINCE))
+    left = whole.join(begun, on=parts.KEY, how="left", maintain_order="left")
+    left = left.filter(~gone.fill_null(value=False) & ~anew)
+    return [left.drop(_AT, _SINCE)]
 
 
 def _delta(frames: list[tuple[int, pl.DataFrame]]) -> pl.DataFrame:
