@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,7 @@ from anabranch.spark import session
 for _ in range(2):
     session.begin(master="local[1]")
     place = session._shared.nursery.place
+    assert place.parent.stat().st_mode & 0o077 == 0, "others could ask for a worker"
     attached = session.spark_context(master="local[1]")
     by = attached.sc.parallelize([0], 1).map(lambda _: sys.modules["__main__"].__spec__.name)
     print(by.collect())
@@ -213,6 +215,23 @@ def test_a_connection_is_served_by_the_child_until_it_is_closed(asked):
         ours.shutdown(socket.SHUT_WR)
         while ours.recv(100):
             pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("garbage", [b"", b"\0", b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 5000])
+def test_who_says_what_no_daemon_says_gets_nothing_and_ends_nothing(garbage, asked, nursery):
+    while not nursery.place.exists():
+        assert nursery.process.poll() is None
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.connect(str(nursery.place))
+        with suppress(OSError):  # it may hang up at the first byte
+            stranger.sendall(garbage)
+            stranger.shutdown(socket.SHUT_WR)
+            assert stranger.recv(100) in (b"", b"n"), "no worker, at most a no"
+
+    ours, sparks = socket.socketpair()
+    with ours, sparks:
+        assert asked(sparks)
 
 
 @pytest.mark.slow
