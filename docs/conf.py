@@ -84,7 +84,7 @@ def commands() -> list[tuple[str, argparse.ArgumentParser]]:
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
-    return argparse.HelpFormatter(prog, width=80)
+    return argparse.RawDescriptionHelpFormatter(prog, width=80)
 
 
 def without_directories(app: Sphinx, docname: str, content: list[str]) -> None:
