@@ -184,7 +184,7 @@ def test_what_cannot_run_yet_is_refused_at_its_line():
 
 def test_a_program_has_a_sink():
     program, _ = started()
-    with pytest.raises(ProgramError, match="the program has no sink"):
+    with pytest.raises(ProgramError, match="writes nothing"):
         plan_of(program.freeze())
 
 

@@ -15,6 +15,12 @@ def stream(program=None, *, timed=True, name=None):
     return program.read(ab.sources.Records(ROWS), event_time="at" if timed else None, name=name)
 
 
+def written():
+    rows = ab.Program("bad")
+    stream(rows).write(ab.sinks.Memory("out"))
+    return rows
+
+
 def wrong_column():
     stream().filter(pl.col("usr") == "a")  # here
 
@@ -254,8 +260,28 @@ def epochs_of_no_rows():
     ab.available_now(0)  # here
 
 
+def a_trigger_that_is_a_text():
+    written().start(trigger="1 s")  # here
+
+
+def no_lanes():
+    written().start(parallelism=0)  # here
+
+
+def a_program_that_writes_nothing():
+    program = ab.Program("bad")
+    program.read(ab.sources.Records(ROWS))  # here
+    program.start()
+
+
+def an_operator_and_a_sink_of_one_name():
+    program = ab.Program("bad")
+    rows = program.read(ab.sources.Records(ROWS), name="rows")
+    rows.write(ab.sinks.Memory("rows"))  # here
+
+
 CASES = [
     case
     for name, case in list(globals().items())
-    if callable(case) and not name.startswith("_") and name != "stream"
+    if callable(case) and not name.startswith("_") and name not in ("stream", "written")
 ]

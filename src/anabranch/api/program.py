@@ -116,9 +116,10 @@ class Program:
         if goal is not None:
             message = "start: goal is for several queries on one Spark, which cannot be had yet"
             raise ProgramError(message, so="leave it out: one query has all the cores")
+        _check_trigger(trigger)
+        lanes = _lanes(parallelism)
         graph, explanation = self.freeze(), self.explain()
         timeout, outlets = config.job_timeout(), config.outlets()
-        lanes = None if parallelism == "auto" else parallelism
         from anabranch.state.stores import place_of
 
         place = None if checkpoint is None else place_of(checkpoint)
@@ -152,3 +153,20 @@ class Program:
     def explain(self, format: Literal["text", "json", "mermaid"] = "text") -> str:  # noqa: A002
         """How the program runs, for its author to read: what is proved, and what to change."""
         return explain(self.compile(), format)
+
+
+def _check_trigger(given: object) -> None:
+    if given is None or isinstance(given, Trigger):
+        return
+    message = f"start: trigger must be made by ab.epochs or ab.available_now, got {given!r}"
+    raise ProgramError(message, so='write it like ab.epochs("1 s") or ab.available_now()')
+
+
+def _lanes(parallelism: object) -> int | None:
+    """How many; None: as many as cores."""
+    if parallelism == "auto":
+        return None
+    if isinstance(parallelism, int) and not isinstance(parallelism, bool) and parallelism >= 1:
+        return parallelism
+    message = f"start: parallelism must be a whole number of at least 1, got {parallelism!r}"
+    raise ProgramError(message, so='leave it out, or pass "auto", for as many lanes as cores')

@@ -159,8 +159,13 @@ def staged_plan(plan: Plan) -> StagedPlan:
     """Divide a program into heads and stages, or refuse what cannot be run yet."""
     graph = plan.graph
     if not graph.sinks or not graph.sources:
-        kind = "sink" if graph.sources else "source"
-        _refuse(graph.operators[-1], f"programs with a {kind}", f"the program has no {kind}")
+        does, so = (
+            ("writes", "end a stream with .write(sink)")
+            if graph.sources
+            else ("reads", "begin with program.read(source)")
+        )
+        message = f"program {graph.name!r} {does} nothing"
+        raise ProgramError(message, site=graph.operators[-1].site, so=so)
     for op in graph.operators:
         _refuse_hidden(op)
         _require_kernel(graph, op)

@@ -99,7 +99,8 @@ class Builder:
         if chosen in self._names:
             message = f"two operators are called {chosen!r}"
             why = f"the first is at {self._names[chosen]}"
-            raise ProgramError(message, why=why, so="give one another name=")
+            so = "give one another name=; a sink with a name of its own, such as Memory, goes by it"
+            raise ProgramError(message, why=why, so=so)
         return chosen
 
 
