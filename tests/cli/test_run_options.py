@@ -9,6 +9,8 @@ import pytest
 
 from anabranch.cli import main
 from anabranch.cli.command import parser
+from anabranch.cli.on_spark import Ended, Ran
+from anabranch.cli.run import _tell
 from anabranch.epoch.triggers import Trigger, available_now, epochs
 
 PROGRAM = """
@@ -108,6 +110,17 @@ def test_every_command_says_what_it_does(capsys):
             main([name, "--help"])
         assert 0 == left.value.code
         assert "--json" in capsys.readouterr().out
+
+
+def test_the_last_line_says_how_many_rows_were_late_or_failed_if_any(capsys):
+    ran = Ran("bare", 1, 6, 2.0), Ran("both", 2, 6000, 2.0, late=1, failed=3000)
+
+    _tell(Ended(ran), parsed())
+
+    assert [
+        "bare: 6 rows in 1 epoch, 2.00 s",
+        "both: 6,000 rows in 2 epochs, 2.00 s; 1 late, 3,000 failed",
+    ] == capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.spark

@@ -41,6 +41,10 @@ class Ran:
     epochs: int
     rows: int
     seconds: float
+    late: int = 0
+    """Rows that came too late for all of their windows."""
+    failed: int = 0
+    """Rows that failed and were left out, as `on_error` says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,4 +146,5 @@ def _wait(query: Query) -> None:
 
 def _ran(query: Query, seconds: float) -> Ran:
     totals = query.statistics()
-    return Ran(query.name, totals["epochs"], totals["rows"], seconds)
+    late, failed = totals["lateRows"], totals["failedRows"]
+    return Ran(query.name, totals["epochs"], totals["rows"], seconds, late, failed)

@@ -119,7 +119,9 @@ def run(options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 def _tell(ended: Ended, options: argparse.Namespace) -> None:
     for ran in ended.queries:
         rows, each = _some(ran.rows, "row"), _some(ran.epochs, "epoch")
-        print(f"{ran.program}: {rows} in {each}, {ran.seconds:.2f} s")
+        aside = [(ran.late, "late"), (ran.failed, "failed")]
+        more = ", ".join(f"{count:,} {how}" for count, how in aside if count)
+        print(f"{ran.program}: {rows} in {each}, {ran.seconds:.2f} s{more and '; '}{more}")
     if ended.asked and options.checkpoint is not None:
         print(f"it goes on from here with --checkpoint {options.checkpoint}", file=sys.stderr)
 
