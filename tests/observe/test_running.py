@@ -246,7 +246,22 @@ def test_a_checkpoint_tells_of_epochs_that_were_planned_and_not_committed(runnin
 def test_what_is_no_checkpoint_is_refused(tmp_path):
     with pytest.raises(ab.CheckpointError, match=r"is no checkpoint: it has no metadata"):
         why_of(tmp_path)
+    with pytest.raises(ab.CheckpointError, match=r"is no checkpoint: there is no such directory"):
+        why_of(tmp_path / "none")
     assert [] == list(tmp_path.iterdir())
+
+
+def test_checkpoints_in_a_directory_that_is_none_are_named(tmp_path):
+    for name in ("views", "orders", "other"):
+        (tmp_path / name).mkdir()
+        if name != "other":
+            (tmp_path / name / "metadata").touch()
+
+    with pytest.raises(ab.CheckpointError) as refused:
+        why_of(tmp_path)
+
+    assert f"{tmp_path / 'orders'}, {tmp_path / 'views'}" == refused.value.have
+    assert "pass one of these" == refused.value.so
 
 
 def test_a_query_that_goes_on_does_not_know_when_the_run_before_committed(running):

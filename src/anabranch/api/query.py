@@ -137,7 +137,10 @@ class Query:
         self._wait_for(reached)
 
     def rescale(self, n: int) -> None:
-        """Go on with `n` lanes; returns when the first commit at the new width is there."""
+        """Go on with `n` lanes; returns when the first commit at the new width is there.
+
+        Where the query ends before that, or has ended, it returns as well.
+        """
         if not isinstance(n, int) or isinstance(n, bool) or n < 1:
             message = f"rescale: the number of lanes must be at least 1, got {n!r}"
             raise RunError(message)

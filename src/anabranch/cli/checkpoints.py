@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from anabranch.errors import CheckpointError, ProgramError
-from anabranch.observe.checkpoint import COMMITTED_AT
+from anabranch.observe.checkpoint import COMMITTED_AT, no_checkpoint
 from anabranch.state.layout import METADATA, STATE, Commit, Metadata
 from anabranch.state.recovery import Recovered, recover
 from anabranch.state.store import Missing, Store
@@ -92,8 +92,7 @@ def look(directory: Place, read: Callable[[Store], T]) -> T:
     """
     store = checkpoint_at(directory)
     if store is None:
-        message = f"{directory} is no checkpoint: it has no file {METADATA!r}"
-        raise CheckpointError(message, so="pass the directory that was given as checkpoint=")
+        raise no_checkpoint(directory)
     for _ in range(_LOOKS - 1):
         # A query that runs clears away what it no longer needs: what was listed may be gone.
         with suppress(CheckpointError, Missing):

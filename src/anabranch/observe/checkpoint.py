@@ -37,14 +37,26 @@ def facts_of(directory: Place, clock: Clock) -> Facts:
     """What the files of a checkpoint tell. Moments are the wall's."""
     store = checkpoint_at(directory)
     if store is None:
-        message = f"{directory} is no checkpoint: it has no {METADATA}"
-        so = "pass the directory that was given as checkpoint="
-        raise CheckpointError(message, so=so)
+        raise no_checkpoint(directory)
     for _ in range(_LOOKS - 1):
         # A query that runs clears away what it no longer needs: what was seen may be gone.
         with suppress(CheckpointError, Missing):
             return _read(store, clock)
     return _read(store, clock)
+
+
+def no_checkpoint(place: Place) -> CheckpointError:
+    """The refusal of a place without a checkpoint; those in it are named.
+
+    `anabranch run` of several programs makes a directory for each in the one that it is given.
+    """
+    so = "pass the directory that was given as checkpoint="
+    if isinstance(place, Path) and not place.is_dir():
+        return CheckpointError(f"{place} is no checkpoint: there is no such directory", so=so)
+    inside = sorted(place.glob(f"*/{METADATA}")) if isinstance(place, Path) else []
+    have = ", ".join(str(each.parent) for each in inside) or None
+    message = f"{place} is no checkpoint: it has no {METADATA}"
+    return CheckpointError(message, have=have, so="pass one of these" if have else so)
 
 
 def _read(store: Store, clock: Clock) -> Facts:
