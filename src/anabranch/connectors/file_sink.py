@@ -67,6 +67,10 @@ class Files(Sink):
     With `partition_by`, a column or a list of them, rows are divided into directories by their
     values, as Hive has them: `day=2026-01-31/part-...`. Rows of a directory keep their order.
 
+    A run that begins anew, without a checkpoint or with another, counts its epochs from 0 again: it
+    replaces files of epochs of the same numbers, and leaves all others there. So give a new
+    checkpoint an empty directory.
+
     The directory may be one of an object store, such as `s3://bucket/path`.
     """
 
