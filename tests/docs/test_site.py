@@ -4,6 +4,7 @@ import inspect
 import re
 import sys
 import zlib
+from html import unescape
 from html.parser import HTMLParser
 from urllib.parse import unquote, urlsplit
 from xml.etree import ElementTree as ET
@@ -142,6 +143,15 @@ def test_every_command_is_in_the_reference():
 
     [commands] = [action.choices for action in parser()._actions if action.choices]
     assert list(commands) == re.findall(r"^```\{command-help\} (\w+)$", page, re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_examples_of_commands_are_a_line_each_on_the_site(site):
+    page = unescape((site / "docs" / "reference" / "command-line.html").read_text())
+
+    shown = re.sub(r"<[^>]+>", "", page).splitlines()
+    assert "  anabranch run views.py --checkpoint ckpt" in shown
+    assert "      go on where the last run ended" in shown
 
 
 def test_public_names_have_docstrings_that_are_sentences():
