@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.cli import main
 from anabranch.cli.command import parser
-from anabranch.cli.on_spark import Ended, Ran
+from anabranch.cli.on_spark import Ended, Options, Ran, _start
 from anabranch.cli.run import _tell
 from anabranch.epoch.triggers import Trigger, available_now, epochs
 
@@ -121,6 +121,21 @@ def test_the_last_line_says_how_many_rows_were_late_or_failed_if_any(capsys):
         "bare: 6 rows in 1 epoch, 2.00 s",
         "both: 6,000 rows in 2 epochs, 2.00 s; 1 late, 3,000 failed",
     ] == capsys.readouterr().out.splitlines()
+
+
+class Changed:
+    """A program that was changed since its checkpoint was made, and its query in one."""
+
+    name, notes = "views", ("operator 'ads' is new",)
+
+    def start(self, **options):
+        return self
+
+
+def test_what_has_changed_since_the_checkpoint_is_told(capsys):
+    _start(Changed(), Options(available_now(), None, None, "local[2]", {}), 1)
+
+    assert "views: operator 'ads' is new\n" == capsys.readouterr().err
 
 
 @pytest.mark.spark

@@ -99,13 +99,16 @@ def _start(program: Program, options: Options, count: int) -> Query:
     checkpoint = options.checkpoint
     if checkpoint is not None and count > 1:
         checkpoint = checkpoint / program.name
-    return program.start(
+    query = program.start(
         trigger=options.trigger,
         checkpoint=None if checkpoint is None else str(checkpoint),
         parallelism="auto" if options.parallelism is None else options.parallelism,
         master=options.master,
         conf=options.conf,
     )
+    for note in query.notes:
+        print(f"{query.name}: {note}", file=sys.stderr)
+    return query
 
 
 def _watch(queries: Sequence[Query], shown: Screen, asked: Interrupts) -> None:
