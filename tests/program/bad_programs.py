@@ -34,6 +34,22 @@ def wrong_column_in_a_chain_of_several_lines():
     )
 
 
+def a_method_of_spark_s():
+    stream().groupBy("user")  # here
+
+
+def a_method_that_is_misspelt():
+    stream().with_column(z=pl.col("n"))  # here
+
+
+def windows_that_are_written():
+    stream().window(ab.tumbling("1 s")).write(ab.sinks.Memory("out"))  # here
+
+
+def keys_that_are_filtered():
+    stream().key_by("user").filter(pl.col("n") > 1)  # here
+
+
 def type_clash():
     stream().with_columns(z=pl.col("user") + pl.col("n"))  # here
 

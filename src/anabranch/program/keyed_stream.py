@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, final
 
 from anabranch.program.functions import OnError
+from anabranch.program.missing import missing
 from anabranch.program.operators.keyed import Deduplicate, Match, Process, Reduce
 from anabranch.program.pattern import Step
 from anabranch.program.schema import SchemaLike
@@ -28,6 +29,14 @@ class KeyedStream:
     def __repr__(self) -> str:
         """Say of what and by what."""
         return f"<KeyedStream of {self._stream!r} by {', '.join(self._key)}>"
+
+    if not TYPE_CHECKING:  # a checker of types says it better
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what was probably meant."""
+            from anabranch.program.stream import Stream
+
+            raise missing(self, name, Stream)
 
     def process(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import polars as pl
 
@@ -13,6 +13,7 @@ from anabranch.errors import ProgramError, nearest
 from anabranch.program.builder import Builder
 from anabranch.program.functions import OnError
 from anabranch.program.keyed_stream import KeyedStream
+from anabranch.program.missing import missing
 from anabranch.program.names import as_names
 from anabranch.program.operators import keyed, rowwise, together
 from anabranch.program.operators.edges import Feedback, Write
@@ -40,6 +41,12 @@ class Stream:
     def __repr__(self) -> str:
         """Say which port this is."""
         return f"<{type(self).__name__} of {self._made.name!r}: {self._port.output}>"
+
+    if not TYPE_CHECKING:  # a checker of types says it better
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what was probably meant."""
+            raise missing(self, name, Stream)
 
     @property
     def schema(self) -> pl.Schema:

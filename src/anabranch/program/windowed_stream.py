@@ -14,6 +14,7 @@ from anabranch.ids import OperatorId
 from anabranch.program.aggregates import Aggregate
 from anabranch.program.durations import parse_duration
 from anabranch.program.functions import OnError
+from anabranch.program.missing import missing
 from anabranch.program.names import as_names
 from anabranch.program.operators.keyed import require_key
 from anabranch.program.operators.operator import LATE, Base, Operator, Port
@@ -38,6 +39,14 @@ class WindowedStream:
     def __repr__(self) -> str:
         """Say which windows."""
         return f"<WindowedStream of {self._stream!r}: {self._windowing.window}>"
+
+    if not TYPE_CHECKING:  # a checker of types says it better
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what was probably meant."""
+            from anabranch.program.stream import Stream
+
+            raise missing(self, name, Stream)
 
     def agg(self, **aggregates: Aggregate | pl.Expr | Any) -> Stream:
         """One row a window and group; `name="..."`, a string, names the operator."""
