@@ -10,7 +10,7 @@ import pytest
 from anabranch.cli import main
 from anabranch.cli.command import parser
 from anabranch.cli.on_spark import Ended, Options, Ran, _start
-from anabranch.cli.run import _tell
+from anabranch.cli.run import _options, _tell
 from anabranch.epoch.triggers import Trigger, available_now, epochs
 
 PROGRAM = """
@@ -45,6 +45,16 @@ def test_a_trigger_is_now_or_a_duration(given, expected):
 
     assert isinstance(found, Trigger)
     assert expected == found
+
+
+def test_epochs_are_as_small_as_is_said_whatever_the_trigger():
+    for given, expected in [
+        ([], epochs("1 s", 7)),
+        (["--trigger", "now"], available_now(7)),
+        (["--trigger", "2 s"], epochs("2 s", 7)),
+    ]:
+        assert expected == _options(parsed("--max-rows", "7", *given)).trigger
+    assert _options(parsed()).trigger is None
 
 
 def test_what_is_not_given_is_left_to_the_program():

@@ -10,6 +10,7 @@ complete -c anabranch -n '__fish_seen_subcommand_from run' -s h -l help -f -d 's
 complete -c anabranch -n '__fish_seen_subcommand_from run' -l json -f -d 'one JSON object on standard output'
 complete -c anabranch -n '__fish_seen_subcommand_from run' -f -a '(__fish_complete_suffix .py)' -d 'a Python file, and the name of a program in it if it has several'
 complete -c anabranch -n '__fish_seen_subcommand_from run' -l trigger -r -f -d '"now": all that is there, then end; or an epoch every so often, such as "500 ms" (default: "1 s")'
+complete -c anabranch -n '__fish_seen_subcommand_from run' -l max-rows -r -f -d 'rows of a partition in an epoch, at most (default: what a cycle can take)'
 complete -c anabranch -n '__fish_seen_subcommand_from run' -l checkpoint -r -f -a '(__fish_complete_directories)' -d 'go on from here, and leave off here; of several programs, a directory in it for each (default: one that is removed at the end)'
 complete -c anabranch -n '__fish_seen_subcommand_from run' -l parallelism -r -f -d 'lanes (default: as many as cores)'
 complete -c anabranch -n '__fish_seen_subcommand_from run' -l master -r -f -d 'Spark'\''s master (default: local[*])'

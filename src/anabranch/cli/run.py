@@ -51,6 +51,12 @@ def arguments(command: argparse.ArgumentParser) -> None:
         ' (default: "1 s")',
     )
     command.add_argument(
+        "--max-rows",
+        type=_count,
+        metavar="N",
+        help="rows of a partition in an epoch, at most (default: what a cycle can take)",
+    )
+    command.add_argument(
         "--checkpoint",
         type=place,
         metavar="DIR",
@@ -58,7 +64,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
         "(default: one that is removed at the end)",
     )
     command.add_argument(
-        "--parallelism", type=_lanes, metavar="N", help="lanes (default: as many as cores)"
+        "--parallelism", type=_count, metavar="N", help="lanes (default: as many as cores)"
     )
     command.add_argument("--master", metavar="URL", help="Spark's master (default: local[*])")
     command.add_argument(
@@ -164,8 +170,10 @@ def _refuse_two_sparks(options: argparse.Namespace) -> None:
 
 def _options(options: argparse.Namespace) -> Options:
     master = options.master or "local[*]"
-    conf = dict(options.conf)
-    return Options(options.trigger, options.checkpoint, options.parallelism, master, conf)
+    conf, trigger = dict(options.conf), options.trigger
+    if options.max_rows is not None:
+        trigger = dataclasses.replace(trigger or epochs(), max_rows=options.max_rows)
+    return Options(trigger, options.checkpoint, options.parallelism, master, conf)
 
 
 def _said(options: argparse.Namespace) -> dict[str, str]:
@@ -197,7 +205,7 @@ def _trigger(given: str) -> Trigger:
         raise argparse.ArgumentTypeError(message) from error
 
 
-def _lanes(given: str) -> int:
+def _count(given: str) -> int:
     if not given.isdecimal() or int(given) < 1:
         message = f"a whole number from 1, got {given!r}"
         raise argparse.ArgumentTypeError(message)
