@@ -160,7 +160,7 @@ def test_the_rows_of_a_directory_keep_their_order(tmp_path, kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_keeps_the_contract_of_sinks(tmp_path, kind):
-    rows = pl.DataFrame({"k": [f"k{n // 6}" for n in range(60)], "n": range(60)})
+    rows = pl.DataFrame({"k": [f"k{n // 6}" for n in range(120)], "n": range(120)})
 
     def read():
         """All rows in the order of their numbers: of several directories there is no other."""
