@@ -336,9 +336,7 @@ def test_cells_that_outlived_their_time_are_freed_with_all_they_had():
 
 @pytest.mark.parametrize("elements", [adds_to_its_map, adds_to_its_list])
 @pytest.mark.parametrize("together", [False, True])
-def test_what_a_key_had_before_it_was_forgotten_does_not_come_back(
-    elements, together, monkeypatch
-):
+def test_what_a_key_had_before_it_was_forgotten_does_not_come_back(elements, together, monkeypatch):
     """A key's elements go with its cell when state is folded; the deltas still have them."""
     # As if there were many: of few nothing is dropped.
     defaults = PartStore.from_frames.__func__.__kwdefaults__
