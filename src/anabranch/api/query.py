@@ -144,6 +144,10 @@ class Query:
         if not isinstance(n, int) or isinstance(n, bool) or n < 1:
             message = f"rescale: the number of lanes must be at least 1, got {n!r}"
             raise RunError(message)
+        if n > self._loop.slices:
+            message = f"rescale: {n} lanes cannot share {self._loop.slices} slices"
+            so = "take fewer; how many slices there are is said at the first start of a checkpoint"
+            raise RunError(message, so=so)
         reached = threading.Event()
         self._ask(lambda: self._loop.rescale(n, reached.set))
         self._wait_for(reached)

@@ -149,6 +149,11 @@ class Loop:
         """Where its checkpoint is."""
         return self._deployment.checkpoint
 
+    @property
+    def slices(self) -> int:
+        """Into how many its state is divided: the most lanes that it can have."""
+        return self._deployment.owners.slices
+
     def resume(
         self,
         plans: Mapping[int, tuple[str, Offer]],
