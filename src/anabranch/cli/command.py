@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeAlias
 from anabranch import __version__
 from anabranch.cli import failure
 from anabranch.cli.secrets import Secrets, without_settings
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, nearest
 
 Result: TypeAlias = tuple[int, dict[str, Any]]
 
@@ -78,6 +78,19 @@ class Parser(argparse.ArgumentParser):
     """With `--json` a wrong call is told as an object on standard output too."""
 
     as_json = False
+    is_command = False
+
+    def parse_known_args(  # type: ignore[override]  # the form that is called
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """Refuse what a command does not know by the command's own usage, not by that of all."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if self.is_command and unknown:
+            names = [name for name in self._option_string_actions if name.startswith("--")]
+            meant = nearest(unknown[0].partition("=")[0], names)
+            message = f"unrecognized arguments: {' '.join(unknown)}"
+            self.error(f"{message}; {meant}" if meant else message)
+        return found, unknown
 
     def error(self, message: str) -> NoReturn:
         """Tell what is wrong and end with 2."""
@@ -112,7 +125,7 @@ def parser(given: Sequence[str] | None = None, *, as_json: bool = False) -> Pars
             description=f"{text[0].upper()}{text[1:]}.",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        command.as_json = as_json
+        command.as_json, command.is_command = as_json, True
         if given is None or name in given:
             _fill(command, importlib.import_module(f"anabranch.cli.{name}"))
     return top
