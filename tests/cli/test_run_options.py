@@ -86,7 +86,10 @@ def test_settings_may_be_several_and_hold_an_equals_sign():
         (["--conf", "=1"], "KEY=VALUE"),
         (["--metrics-port", "0"], "a port from 1 to 65535, got '0'"),
         (["--metrics-port", "web"], "a port from 1 to 65535, got 'web'"),
-        (["--masters", "local"], "unrecognized arguments: --masters local; did you mean '--master'?"),
+        (
+            ["--masters", "local"],
+            "unrecognized arguments: --masters local; did you mean '--master'?",
+        ),
         (["--nothing-like-it"], "run: error: unrecognized arguments: --nothing-like-it\n"),
     ],
 )
