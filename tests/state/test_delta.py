@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.errors import CheckpointError
-from anabranch.state.delta import Delta, check_chain, compact, pack, unpack
+from anabranch.state.delta import Delta, check_chain, pack, unpack
 
 
 def frame(slices, **columns):
@@ -143,25 +143,6 @@ def test_a_chain_is_of_deltas_that_follow_each_other():
         check_chain([first, loser])
     with pytest.raises(CheckpointError):
         check_chain([second, first])
-
-
-def test_a_compacted_chain_is_the_fold_of_its_deltas():
-    first = delta(frame([1], n=[10]), first=0, last=1, id="a")
-    second = delta(frame([1, 2], n=[5, 7]), first=2, last=2, id="b", parent="a", watermark=100)
-
-    def fold(frames):
-        return pl.concat(frames).group_by("slice").sum()
-
-    snapshot = compact([first, second], fold, "c")
-
-    assert {1: 15, 2: 7} == dict(snapshot.frame.iter_rows())
-    assert (0, 2, None, 100) == (
-        snapshot.first,
-        snapshot.last,
-        snapshot.parent,
-        snapshot.watermark,
-    )
-    assert snapshot.path.endswith(".snap")
 
 
 def test_an_older_format_is_refused_by_its_name():

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.errors import ProgramError
-from anabranch.state.slices import Owners, key_hash, slice_of
+from anabranch.state.slices import MOST_SLICES, Owners, key_hash, slice_of, slices_for
 
 
 def hashes(values, dtype):
@@ -139,3 +139,34 @@ def test_owners_that_leave_a_slice_out_are_refused():
 def test_nested_keys_are_refused():
     with pytest.raises(ProgramError, match="has no order"):
         slice_of(pl.DataFrame({"k": [[1]]}), ["k"], 128)
+
+
+@given(st.lists(st.integers(0, 128), min_size=1, max_size=20).filter(sum))
+def test_there_are_enough_slices_for_all_cores_and_finding_one_is_cheap(cores):
+    slices = slices_for(cores)
+
+    assert 0 == slices & (slices - 1)
+    assert 128 <= slices <= MOST_SLICES
+    assert slices >= 16 * sum(cores) or slices == MOST_SLICES
+    assert slices < 32 * sum(cores) or slices == 128
+    assert slices == Owners.spread(slices, sum(cores)).slices
+
+
+def test_no_more_slices_are_chosen_than_are_allowed():
+    assert 100 == slices_for([4, 4], most=100)
+    assert 8 == slices_for([4, 4], most=8)
+
+
+@pytest.mark.parametrize(
+    ("cores", "most"),
+    [([4, 5], 8), ([40_000, 40_000], MOST_SLICES), ([1], 0), ([1], 2 * MOST_SLICES)],
+)
+def test_more_cores_than_slices_are_refused(cores, most):
+    with pytest.raises(ProgramError, match=r"^[0-9]+ lanes cannot share [0-9]+ slices"):
+        slices_for(cores, most)
+
+
+@pytest.mark.parametrize("cores", [[], [0, 0], [3, -1]])
+def test_nodes_without_cores_are_refused(cores):
+    with pytest.raises(ProgramError, match=r"cores have no lanes"):
+        slices_for(cores)

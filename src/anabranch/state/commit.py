@@ -622,7 +622,8 @@ def _opening_commit(newest: Commit | None) -> Commit:
     """A commit without epochs, that says again where the log is."""
     if newest is None:
         return Commit(first=0, last=-1)
-    return replace(newest, first=newest.last + 1, deltas={}, staged={}, statistics={}, dropped=())
+    without: dict[str, Any] = {"deltas": {}, "snapshots": {}, "staged": {}, "statistics": {}}
+    return replace(newest, first=newest.last + 1, dropped=(), **without)
 
 
 def _light(commit: Commit) -> Commit:

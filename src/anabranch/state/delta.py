@@ -14,7 +14,7 @@ from __future__ import annotations
 import io
 import re
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias
@@ -56,9 +56,9 @@ _MAGIC = b"ABDELTA1"
 class Delta:
     """The changes of epochs `first` to `last` in one lane's state of an operator.
 
-    `parent` is the id of the lane's delta before this one (None: it is the first, or a snapshot);
-    `watermark` is the operator's after `last`, in microseconds. The frame has a column `slice` of
-    UInt16; what else is in it is the operator's own.
+    `parent` is the id of the lane's delta before this one (None: there is none whose slices it
+    has, or it is a snapshot); `watermark` is the operator's after `last`, in microseconds. The
+    frame has a column `slice` of UInt16; what else is in it is the operator's own.
 
     >>> slices = pl.Series("slice", [3, 1, 3], pl.UInt16)
     >>> frame = pl.DataFrame([slices, pl.Series("n", [1, 2, 3])])
@@ -83,6 +83,8 @@ class Delta:
     kind: Kind = "delta"
     slice_key: tuple[str, ...] | None = None
     """The columns by whose hash rows have their slices; None: all are in one."""
+    slices: tuple[int, ...] | None = None
+    """Of a snapshot: it is all that there was of these; None: of all that its lane had."""
     index: Mapping[int, tuple[int, int]] = field(init=False)
     """Of each slice its first row, and how many."""
 
@@ -96,6 +98,9 @@ class Delta:
             raise ValueError(message)
         if self.frame[SLICE].null_count():
             message = "a row of a delta is of no slice"
+            raise ValueError(message)
+        if self.slices is not None and self.kind != "snapshot":
+            message = "only a snapshot is all that there is of some slices"
             raise ValueError(message)
         if not self.frame[SLICE].is_sorted():
             object.__setattr__(self, "frame", self.frame.sort(SLICE, maintain_order=True))
@@ -137,29 +142,6 @@ def unpack(data: bytes, path: str = "of a delta") -> Delta:
     return delta
 
 
-def compact(
-    deltas: Sequence[Delta], fold: Callable[[Sequence[pl.DataFrame]], pl.DataFrame], unique: str
-) -> Delta:
-    """One snapshot for a lane's whole chain of deltas, oldest first; `fold` is the operator's own.
-
-    State is a fold of deltas, so reading it is reading them; it begins a chain and has no parent.
-    """
-    check_chain(deltas)
-    newest = deltas[-1]
-    return Delta(
-        newest.operator,
-        lane=newest.lane,
-        run=newest.run,
-        first=deltas[0].first,
-        last=newest.last,
-        id=unique,
-        frame=fold([delta.frame for delta in deltas]),
-        watermark=newest.watermark,
-        kind="snapshot",
-        slice_key=newest.slice_key,
-    )
-
-
 def check_chain(deltas: Sequence[Delta]) -> None:
     """Refuse deltas of one lane that do not follow each other, as a loser's would not."""
     for older, newer in pairwise(deltas):
@@ -179,6 +161,7 @@ def _trailer(delta: Delta, body: bytes) -> dict[str, Json]:
         "watermark": delta.watermark,
         "kind": delta.kind,
         "slice_key": None if delta.slice_key is None else list(delta.slice_key),
+        **({} if delta.slices is None else {"slices": list(delta.slices)}),
         "index": [[slice_, list(rows)] for slice_, rows in delta.index.items()],
         "length": len(body),
         "crc32c": crc32c(body),
@@ -227,6 +210,7 @@ def _delta(path: str, fields: Fields, frame: pl.DataFrame) -> Delta:
         "watermark": fields.take("watermark", optional(as_int)),
         "kind": fields.take("kind", _as_kind),
         "slice_key": fields.take("slice_key", optional(tuple_of(as_text))),
+        "slices": fields.take("slices", tuple_of(as_count)) if "slices" in fields else None,
     }
     fields.finish()
     try:

@@ -267,10 +267,10 @@ class EpochPlan:
     """What an epoch will read, written before any of it is read (M1).
 
     An epoch that was planned and not committed is run again with these very offsets. `hint` and
-    `memory` are JSON values of the source's; `lanes` and `owners` (the version of the table of
-    owners) say how wide it was meant to run. `tables` are the versions of lookup tables that hold
-    for it, paths by the lookup's name; left out of the file where there are none, as in files of
-    older versions. `run` is filled in by the commit machine.
+    `memory` are JSON values of the source's; `lanes` and `owners` (the version of the
+    configuration) say how wide it was meant to run. `tables` are the versions of lookup tables that
+    hold for it, paths by the lookup's name; left out of the file where there are none, as in files
+    of older versions. `run` is filled in by the commit machine.
 
     >>> plan = EpochPlan(epoch=4, source="clicks", offsets={0: (7, 9)})
     >>> EpochPlan.from_bytes("epochs/4_1.plan", plan.to_bytes()) == plan
@@ -377,7 +377,10 @@ class Commit:
     the program, or begin anew: what was kept of them before this commit is not state any more).
     `quarantined` are the row numbers, by source and partition, of records in its epochs that were
     passed over, `undivided` the operators of which one lane has all slices, whoever owns them.
-    These last four are left out of the file where they are empty, as in files of older versions.
+    `snapshots` are files that hold all that there was of some slices behind an epoch of this commit
+    or an older one, by operator, each with those slices. `version` is that of the configuration,
+    which says who owns what: it is greater where anything of that has changed. These last six are
+    left out of the file where they are empty or 0, as in files of older versions.
 
     >>> commit = Commit(first=0, last=1, positions={"clicks": {0: 9, "a": None}})
     >>> Commit.from_bytes("commits/1", commit.to_bytes()) == commit
@@ -405,6 +408,8 @@ class Commit:
     dropped: tuple[str, ...] = ()
     quarantined: Mapping[str, Mapping[Partition, tuple[int, ...]]] = field(default_factory=dict)
     undivided: tuple[str, ...] = ()
+    snapshots: Mapping[str, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
+    version: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what cannot be a group of epochs."""
@@ -433,6 +438,11 @@ class Commit:
             if any(delta_of(path) is None for path in by_lane.values()):
                 message = f"deltas of {operator!r} are not named as deltas are: {by_lane}"
                 raise ValueError(message)
+        for operator, by_path in self.snapshots.items():
+            names = {path: delta_of(path) for path in by_path}
+            if any(name is None or not name.snapshot for name in names.values()):
+                message = f"snapshots of {operator!r} are not named as snapshots are: {by_path}"
+                raise ValueError(message)
 
     def _check_staged(self) -> None:
         for sink, entries in self.staged.items():
@@ -457,7 +467,8 @@ class Commit:
     @property
     def delta_paths(self) -> tuple[str, ...]:
         """The paths of all deltas and snapshots it names."""
-        return tuple(path for by_lane in self.deltas.values() for path in by_lane.values())
+        deltas = [path for by_lane in self.deltas.values() for path in by_lane.values()]
+        return (*deltas, *(path for by_path in self.snapshots.values() for path in by_path))
 
     @property
     def path(self) -> str:
@@ -475,6 +486,11 @@ class Commit:
             "dropped": list(self.dropped),
             "quarantined": passed_over,
             "undivided": list(self.undivided),
+            "snapshots": {
+                each: [[path, list(slices)] for path, slices in by_path.items()]
+                for each, by_path in self.snapshots.items()
+            },
+            "version": self.version,
         }
         return seal(
             {
@@ -539,6 +555,8 @@ _ADDED: Mapping[str, Callable[[Json], Any]] = {
     "dropped": tuple_of(as_text),
     "quarantined": object_of(mapping_of(as_partition, tuple_of(as_count))),
     "undivided": tuple_of(as_text),
+    "snapshots": object_of(mapping_of(as_text, tuple_of(as_count))),
+    "version": as_count,
 }
 """Keys that files of older versions do not have."""
 

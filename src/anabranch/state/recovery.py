@@ -6,11 +6,15 @@ tentative: plans are run again with the same offsets, deltas are garbage.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import polars as pl
 
 from anabranch.errors import CheckpointError
-from anabranch.state.delta import Delta, check_chain, unpack
+from anabranch.state.chain import Part, taken
+from anabranch.state.delta import SLICE, Delta, check_chain, unpack
 from anabranch.state.description import Description
 from anabranch.state.envelope import Json, NewerFormatError, refuse
 from anabranch.state.layout import (
@@ -125,6 +129,42 @@ def read_chain(store: Store, paths: Sequence[str]) -> list[Delta]:
     deltas = [read_delta(store, path) for path in paths]
     check_chain(deltas)
     return deltas
+
+
+Copy: TypeAlias = Callable[[str, frozenset[int]], Delta | None]
+"""What is at hand of some slices in a file; None: it must be read where it is."""
+
+
+def read_state(
+    store: Store,
+    parts: Sequence[Part],
+    slices: frozenset[int] | None = None,
+    copy: Copy = lambda *_: None,
+) -> Iterator[pl.DataFrame]:
+    """What some slices' state is made of, or all slices', oldest first: of each file what counts.
+
+    What one lane wrote for consecutive epochs is checked to follow one another.
+    """
+    all_ = frozenset[int]().union(*(part.slices for part in parts)) if slices is None else slices
+    before: dict[int, Delta] = {}
+    for each in taken(parts, all_):
+        delta = copy(each.part.path, each.slices) or read_delta(store, each.part.path)
+        if delta.kind == "delta":
+            _check_follows(before.get(delta.lane), delta)
+            before[delta.lane] = delta
+        if slices is None and each.slices == each.part.slices:
+            yield delta.frame
+        else:
+            yield delta.frame.filter(pl.col(SLICE).is_in(sorted(each.slices)))
+
+
+def _check_follows(older: Delta | None, newer: Delta) -> None:
+    """Refuse a lane's delta that is not made of the one before it, as a loser's is not.
+
+    Where epochs lie between them, what they changed is in snapshots, or was another lane's.
+    """
+    if older is not None and newer.first <= older.last + 1 and newer.parent is not None:
+        check_chain([older, newer])
 
 
 def read_delta(store: Store, path: str) -> Delta:

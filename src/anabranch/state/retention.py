@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from anabranch.state.chain import Part, needed, parts_of
 from anabranch.state.layout import Commit, is_snapshot
 
 
@@ -21,13 +22,21 @@ class Link:
     operator: str
     lane: int
     path: str
+    slices: frozenset[int]
+    """That its lane had; of a snapshot, those that are whole in it."""
+    whole: bool
+
+    @property
+    def part(self) -> Part:
+        """The file by itself."""
+        return Part(self.path, self.slices, self.whole)
 
 
 def needed_links(history: Sequence[Commit]) -> Iterator[Link]:
     """The files that the state after the last of these commits is made of, newest first.
 
-    A file is needed while one of its lane's slices has met no snapshot on the way back, and its
-    operator was not dropped.
+    A file is needed while one of its slices has met no snapshot on the way back, and its operator
+    was not dropped since.
 
     >>> old, new = "state/n/0000000001_1_0_a.delta", "state/n/0000000002_1_0_b.snap"
     >>> first = Commit(0, 1, owners=(0,), lanes=1, deltas={"n": {0: old}}, number=7)
@@ -35,22 +44,15 @@ def needed_links(history: Sequence[Commit]) -> Iterator[Link]:
     >>> [link.number for link in needed_links([first, second])]
     [8]
     """
-    closed: dict[str, set[int]] = {}
-    dropped: set[str] = set()
-    for commit in reversed(history):
-        for operator, by_lane in commit.deltas.items():
-            if operator in dropped:
-                continue
-            done = closed.setdefault(operator, set())
-            whole: set[int] = set()
-            for lane, path in by_lane.items():
-                slices = commit.slices_of(operator, lane)
-                if not slices <= done:
-                    yield Link(commit.number, operator, lane, path)
-                if is_snapshot(path):
-                    whole |= slices
-            done |= whole
-        dropped.update(commit.dropped)
+    found: dict[str, dict[Part, Link]] = {}
+    for commit in history:
+        for operator in commit.dropped:
+            found.pop(operator, None)
+        for operator, part in parts_of(commit):
+            link = Link(commit.number, operator, part.name.lane, part.path, part.slices, part.whole)
+            found.setdefault(operator, {})[part] = link
+    links = [by_part[part] for by_part in found.values() for part in needed(by_part)]
+    yield from sorted(links, key=lambda link: (-link.number, link.lane))
 
 
 class Retention:
@@ -151,4 +153,4 @@ class Retention:
 
 def _shortens(commit: Commit) -> bool:
     """Whether chains may be shorter after this commit than before."""
-    return bool(commit.dropped) or any(map(is_snapshot, commit.delta_paths))
+    return bool(commit.dropped or commit.snapshots) or any(map(is_snapshot, commit.delta_paths))

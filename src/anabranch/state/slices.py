@@ -7,7 +7,7 @@ and 0.0, every NaN, null. It is part of the format of checkpoints: golden values
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self, TypeAlias
 
@@ -16,10 +16,15 @@ import numpy.typing as npt
 import polars as pl
 
 from anabranch.errors import ProgramError
+from anabranch.state.balance import balanced, rebalanced
 
 _Words: TypeAlias = npt.NDArray[np.uint64]
 
 MOST_SLICES = 2**16
+FEWEST_SLICES = 128
+"""Of those that are chosen: a query that begins on a laptop may go on elsewhere."""
+SLICES_PER_CORE = 16
+"""Of those that are chosen: at full width lanes then differ by a sixteenth at most."""
 _NULL = np.uint64(0x9AE16A3B2F90404F)
 _SEED = np.uint64(0x243F6A8885A308D3)
 _LONGEST = 256
@@ -50,10 +55,60 @@ class Owners:
     @classmethod
     def spread(cls, slices: int = 128, lanes: int = 1) -> Self:
         """Contiguous ranges of nearly equal length; more lanes than slices are refused."""
-        if lanes > slices:
-            message = f"{lanes} lanes cannot share {slices} slices"
-            raise ProgramError(message, so="take more slices or fewer lanes")
+        _check_width(slices, lanes)
         return cls(slices, lanes, tuple(number * lanes // slices for number in range(slices)))
+
+    def moved_to(
+        self,
+        lanes: int,
+        costs: Sequence[float] | None = None,
+        nodes: Mapping[int, str] | None = None,
+    ) -> Owners:
+        """The owners at another width, or at this one with the load balanced: few slices move.
+
+        `costs` has a measured cost of each slice, in any unit; without them all are equal. Lanes
+        that stay keep what they can. For equal costs lanes have numbers of slices that differ by at
+        most one, and no fewer moves lead there. By costs: loads differ by no more than a slice
+        where slices are small enough for that, and the hottest slices are in different lanes.
+        `nodes` says where lanes are: slices of lanes that go stay on their node if it is as good.
+
+        At the same width nothing moves as long as the greatest load is below `REBALANCE_ABOVE`
+        times the mean, or moving would not lower it by much (`REBALANCE_GAIN`). To move twice with
+        the same costs is to move once. More lanes than slices are refused.
+
+        >>> Owners.spread(slices=6, lanes=2).moved_to(3).of
+        (0, 0, 2, 1, 1, 2)
+        >>> Owners.spread(slices=6, lanes=3).moved_to(2).of
+        (0, 0, 1, 1, 0, 1)
+        >>> Owners.spread(slices=6, lanes=2).moved_to(2, costs=[5, 5, 1, 1, 1, 1]).of
+        (0, 1, 0, 1, 1, 0)
+        """
+        _check_width(self.slices, lanes)
+        if lanes == self.lanes:
+            of = rebalanced(self.of, lanes, costs)
+            return self if of == self.of else Owners(self.slices, lanes, of)
+        return Owners(self.slices, lanes, balanced(self.of, lanes, costs, nodes))
+
+    def moves(self, before: Owners) -> Mapping[int, tuple[int, int]]:
+        """The slices that were in another lane before, with the lanes they left and went to.
+
+        >>> Owners.spread(slices=4, lanes=2).moves(Owners.spread(slices=4, lanes=1))
+        {2: (0, 1), 3: (0, 1)}
+        """
+        if before.slices != self.slices:
+            message = f"{before.slices} slices cannot become {self.slices}"
+            raise ValueError(message)
+        both = enumerate(zip(before.of, self.of, strict=True))
+        return {number: (source, target) for number, (source, target) in both if source != target}
+
+    def gained(self, before: Owners, lane: int) -> tuple[int, ...]:
+        """The slices that a lane has and did not have before.
+
+        >>> Owners.spread(slices=4, lanes=2).gained(Owners.spread(slices=4, lanes=1), 1)
+        (2, 3)
+        """
+        found = self.moves(before).items()
+        return tuple(number for number, (_, target) in found if target == lane)
 
     def lane_of(self, slices: pl.Series) -> pl.Series:
         """The lane of each of these slices."""
@@ -62,6 +117,44 @@ class Owners:
     def slices_of(self, lane: int) -> tuple[int, ...]:
         """The slices in a lane."""
         return tuple(number for number, owner in enumerate(self.of) if owner == lane)
+
+
+def _check_width(slices: int, lanes: int) -> None:
+    if lanes > slices:
+        message = f"{lanes} lanes cannot share {slices} slices"
+        raise ProgramError(message, so="take more slices or fewer lanes")
+    if lanes < 1:
+        message = f"{slices} slices need at least one lane, got {lanes}"
+        raise ProgramError(message)
+
+
+def slices_for(cores_per_node: Sequence[int], most: int = MOST_SLICES) -> int:
+    """How many slices a query should have whose lanes may use these cores (`slices="auto"`).
+
+    ChronoStream (III-F) takes one slice for each core of all nodes that may ever be provisioned,
+    N_max, since more cost it something. Here slices are units of ownership and not of execution, so
+    more of them cost little, and they are worth something: the load of n lanes can be evened out to
+    n / slices, hot slices can be parted, and lanes may be more than cores. So it is the power of
+    two, which makes finding a key's slice cheap, from `FEWEST_SLICES` and `SLICES_PER_CORE` for
+    each core, but no more than `most`. The number holds for the life of a checkpoint. More cores
+    than `most` slices are refused: lanes that have no slice have no work.
+
+    >>> slices_for([2])
+    128
+    >>> slices_for([8, 8, 4])
+    512
+    >>> slices_for([64] * 16, most=4096)
+    4096
+    """
+    lanes = sum(cores_per_node)
+    if lanes < 1 or min(cores_per_node) < 0:
+        message = f"nodes with {list(cores_per_node)} cores have no lanes to divide slices among"
+        raise ProgramError(message, so="say how many cores each node has")
+    if not 1 <= most <= MOST_SLICES or lanes > most:
+        message = f"{lanes} lanes cannot share {most} slices"
+        raise ProgramError(message, so=f"take fewer cores, or up to {MOST_SLICES} slices")
+    wanted = max(FEWEST_SLICES, SLICES_PER_CORE * lanes)
+    return min(1 << (wanted - 1).bit_length(), most)
 
 
 def slice_of(frame: pl.DataFrame, columns: Sequence[str], slices: int) -> pl.Series:
