@@ -45,7 +45,7 @@ class Exit:
         if self.windows is None:
             # What divides the rows here is another key than where they come from.
             slices = slice_of(rows, self.key, owners.slices)
-            return divided(rows.with_columns(slices.alias(SLICE)), slices, owners)
+            return self._divided(rows.with_columns(slices.alias(SLICE)), slices, owners)
         # Without a key of the region all partials are in one slice, though windows may have keys.
         partials = self._partials(rows, self.windows, owners.slices if self.key else 1)
         if not partials.height:
@@ -55,7 +55,13 @@ class Exit:
             partials = partials.with_columns(
                 pl.lit(partition, pl.Int32).alias(PARTITION), pl.lit(first, pl.Int64).alias(OFFSET)
             )
-        return divided(partials, partials["slice"], owners)
+        return self._divided(partials, partials["slice"], owners)
+
+    def _divided(
+        self, rows: pl.DataFrame, slices: pl.Series, owners: Owners
+    ) -> dict[int, pl.DataFrame]:
+        # What is not divided is in the first lane, whoever has the first slice.
+        return divided(rows, slices, owners) if self.key else {0: rows}
 
     def _partials(self, rows: pl.DataFrame, windows: Windows, slices: int) -> pl.DataFrame:
         if self.early is not None:

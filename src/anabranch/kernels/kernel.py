@@ -66,5 +66,11 @@ class Kernel(Protocol[_View]):
     def restore(self, deltas: Iterable[pl.DataFrame], version: int = 0) -> _View:
         """The state after epochs with these deltas, in order; without any, the first one."""
 
+    def after(self, state: _View, deltas: Iterable[pl.DataFrame]) -> _View:
+        """A folded state after more epochs with these deltas, in order, folded again.
+
+        It is as if it had been restored with them, and costs what they do.
+        """
+
     def run(self, taken: Taken, state: _View) -> Given[_View]:
         """Take one epoch; an error of the user's program raises `failures.Failed`."""

@@ -22,6 +22,7 @@ from anabranch.kernels.failures import Failed
 from anabranch.kernels.kernel import Kernel, Taken
 from anabranch.kernels.letters import Origins
 from anabranch.kernels.results import END, EpochInput, EpochOutput, LaneResult
+from anabranch.kernels.shelf import Shelf
 from anabranch.kernels.state import Adding, StateView
 from anabranch.kernels.stateless.chain import Chain
 from anabranch.kernels.stateless.split import Branches
@@ -102,9 +103,21 @@ class LaneState:
                 changed[name] = pl.concat([each[name] for each in deltas], how="diagonal")
         return LaneState(views), changed
 
-    def whole(self) -> Mapping[str, pl.DataFrame]:
-        """All of each as one delta."""
-        return {name: each.whole() for name, each in self.views.items()}
+    def whole(self, slices: frozenset[int] | None = None) -> Mapping[str, pl.DataFrame]:
+        """All of each as one delta, or all of some slices."""
+        return {name: each.whole(slices) for name, each in self.views.items()}
+
+    def only(self, slices: frozenset[int]) -> LaneState:
+        """The same states, of these slices alone."""
+        return LaneState({name: each.only(slices) for name, each in self.views.items()})
+
+    def joined(self, other: LaneState) -> LaneState:
+        """These states and those of other slices of the same operators, all of them folded."""
+        return LaneState({name: x.joined(other.views[name]) for name, x in self.views.items()})
+
+    def shelved(self, shelf: Shelf) -> LaneState:
+        """The same states, with the pieces that a shelf gave back."""
+        return LaneState({name: each.shelved(shelf) for name, each in self.views.items()})
 
 
 @dataclass(slots=True)
@@ -153,6 +166,15 @@ class LaneTask:
         """The states after epochs with these deltas, in order; without any, the first ones."""
         found = {k.operator: k.restore(deltas.get(k.operator, ())) for k in self._kernels()}
         return LaneState(found)
+
+    def after(self, state: LaneState, deltas: Mapping[str, Iterable[pl.DataFrame]]) -> LaneState:
+        """Folded states after more epochs with these deltas, in order."""
+        return LaneState(
+            {
+                k.operator: k.after(state.views[k.operator], deltas.get(k.operator, ()))
+                for k in self._kernels()
+            }
+        )
 
     def with_tables(self, tables: Mapping[str, pl.DataFrame]) -> LaneTask:
         """The same task with other versions of some lookup tables, by the lookup's name."""

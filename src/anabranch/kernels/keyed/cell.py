@@ -25,11 +25,14 @@ from anabranch.kernels.keyed.list import Mark, StateList
 from anabranch.kernels.keyed.map import StateMap
 from anabranch.kernels.keyed.parts import Parts
 from anabranch.kernels.keyed.timers import timer_time
+from anabranch.kernels.layers import Slices
 from anabranch.program.schema import TimeType
 from anabranch.state.codec import decode, encode
 
 CACHED_KEYS = 1_000_000
 """More decoded keys than this are not kept from one epoch to the next."""
+_SORTED_OUT = 4_096
+"""Of so many cells an epoch it is seen whether their slice has left."""
 
 SEEN = struct.Struct("<q")
 """How the greatest event time stands before a cell's encoding."""
@@ -302,13 +305,34 @@ def _unkept(error: TypeError, name: str) -> TypeError:
 
 
 class Cells:
-    """Decoded state by key: a cache, so losing it costs time and nothing else."""
+    """Decoded state by key: a cache, so losing it costs time and nothing else.
+
+    When slices leave, the cells that are there become older ones, of which only those of other
+    slices are still good. They are sorted out a few at a time, or when they are touched.
+    """
 
     def __init__(self, form: KeyForm, now: Now) -> None:
         """Begin with none."""
         self.now = now
         self._form = form
         self._live: dict[Any, Cell] = {}
+        self._older: list[tuple[dict[Any, Cell], Slices]] = []
+        """Cells from before slices left, and of which slices they are still good."""
+
+    def __len__(self) -> int:
+        """How many there are, good or not."""
+        return len(self._live) + sum(len(older) for older, _ in self._older)
+
+    def __bool__(self) -> bool:
+        """It is there, even if nothing is in it."""
+        return True
+
+    def only(self, slices: Slices) -> None:
+        """From now on cells of other slices are no good, even if these come back."""
+        self._older = [(cells, kept & slices) for cells, kept in self._older]
+        if self._live:
+            self._older.append((self._live, slices))
+            self._live = {}
 
     def of(self, keys: Keys, find: Find) -> list[Cell]:
         """The cell of each key, decoded where it is touched for the first time."""
@@ -319,6 +343,11 @@ class Cells:
                 missing.setdefault(keys.compared[at], at)
         if not missing:
             return found  # type: ignore[return-value]
+        for older, slices in self._older:
+            for key in [key for key in missing if key in older]:
+                if (cell := older.pop(key)).slice in slices:
+                    self._live[key] = cell
+                    del missing[key]
         fresh = [
             Cell(key, keys.seen[at], keys.slices[at], self._form.code_of(key), self.now)
             for key, at in missing.items()
@@ -335,10 +364,19 @@ class Cells:
 
     def forget(self) -> None:
         """Drop all cells: they will be decoded anew."""
-        self._live = {}
+        self._live, self._older = {}, []
         self.now.fresh = []
 
     def trim(self) -> None:
-        """Drop all cells if they are too many."""
-        if len(self._live) > CACHED_KEYS:
+        """Sort out some older cells; drop all if they are too many."""
+        if len(self) > CACHED_KEYS:
             self.forget()
+        if not self._older:
+            return
+        older, slices = self._older[-1]
+        for _ in range(min(_SORTED_OUT, len(older))):
+            key, cell = older.popitem()
+            if cell.slice in slices:
+                self._live.setdefault(key, cell)
+        if not older:
+            self._older.pop()

@@ -52,6 +52,10 @@ class DeduplicateKernel:
         """The state after epochs with these deltas, in order."""
         return ColumnState.from_deltas(self.shape, deltas, version)
 
+    def after(self, state: ColumnState, deltas: Iterable[pl.DataFrame]) -> ColumnState:
+        """The state after more epochs with these deltas, in order."""
+        return state.after(deltas)
+
     def run(self, taken: Taken, state: ColumnState) -> Given[ColumnState]:
         """Pass what is new."""
         (rows,) = taken.rows

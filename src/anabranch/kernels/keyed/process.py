@@ -93,6 +93,10 @@ class ProcessKernel:
             know_all(self.on_timer)
         return ProcessState.from_deltas(deltas, version, self.ttl)
 
+    def after(self, state: ProcessState, deltas: Iterable[pl.DataFrame]) -> ProcessState:
+        """The state after more epochs with these deltas, in order."""
+        return state.after(deltas)
+
     def run(self, taken: Taken, state: ProcessState) -> Given[ProcessState]:
         """Take one epoch; an error that ends the run raises `Failed`."""
         clock = None if self.on_timer is None else self.time

@@ -55,6 +55,10 @@ class ReduceKernel:
         """The state after epochs with these deltas, in order."""
         return ColumnState.from_deltas(self.shape, deltas, version)
 
+    def after(self, state: ColumnState, deltas: Iterable[pl.DataFrame]) -> ColumnState:
+        """The state after more epochs with these deltas, in order."""
+        return state.after(deltas)
+
     def run(self, taken: Taken, state: ColumnState) -> Given[ColumnState]:
         """Combine each record with its key's value."""
         (rows,) = taken.rows

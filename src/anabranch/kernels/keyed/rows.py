@@ -21,6 +21,17 @@ import polars as pl
 
 from anabranch.kernels.bundle import SLICE, key
 from anabranch.kernels.keys import canonical, canonical_type
+from anabranch.kernels.layers import (
+    Slices,
+    counting,
+    earlier,
+    mine,
+    narrowed,
+    require_folded,
+    side_by_side,
+    tidied,
+)
+from anabranch.kernels.shelf import Shelf
 from anabranch.state.slices import key_hash
 
 SLICE_OF_STATE = "slice"
@@ -103,6 +114,8 @@ class Pile:
     hashes: _Hashes = field(repr=False)
     closed: int | None = None
     """The watermark at the end of this version's epoch, as far as it is known."""
+    slices: Slices | None = None
+    """The slices that count of it; None: all."""
 
     @classmethod
     def of(cls, shape: Shape, version: int, rows: pl.DataFrame, closed: int | None) -> Pile:
@@ -110,6 +123,35 @@ class Pile:
         hashes = key_hash(rows, shape.keys)
         order = np.argsort(hashes, kind="stable")
         return cls(version, rows[order], hashes[order], closed)
+
+    @property
+    def height(self) -> int:
+        """How many rows it has, whether they count or not."""
+        return self.rows.height
+
+    @property
+    def divided(self) -> bool:
+        """Whether some may be of slices that count no longer."""
+        return self.slices is not None
+
+    def alone(self) -> Pile:
+        """The same without those."""
+        if self.slices is None:
+            return self
+        keep = counting(self.slices, self.rows[SLICE_OF_STATE])
+        rows, hashes = self.rows.filter(pl.Series(keep)), self.hashes[keep]
+        return replace(self, rows=rows, hashes=hashes, slices=None)
+
+    def only(self, slices: Slices) -> Pile:
+        """The same, of which these slices alone count."""
+        found = narrowed(self.slices, slices)
+        if found:
+            return replace(self, slices=found)
+        return replace(self, rows=self.rows.clear(), hashes=self.hashes[:0], slices=None)
+
+    def shelved(self, shelf: Shelf) -> Pile:
+        """The same, with the pieces that a shelf gave back."""
+        return replace(self, rows=shelf.frame(self.rows), hashes=shelf.array(self.hashes))
 
     def find(self, hashes: _Hashes) -> pl.DataFrame | None:
         """The rows with one of these hashes, each of which is given once."""
@@ -120,7 +162,7 @@ class Pile:
             return None
         skipped = np.repeat(begin - (np.cumsum(counts) - counts), counts)
         found: pl.DataFrame = self.rows[np.arange(total) + skipped]
-        return found
+        return mine(found, self.slices)
 
 
 @dataclass(frozen=True)
@@ -131,6 +173,8 @@ class ColumnState:
     piles: tuple[Pile, ...]
     base: int = 0
     """The version up to which piles are committed."""
+    saved: int = 0
+    """So many rows may be copied to tidy piles, at a fold."""
 
     @classmethod
     def from_deltas(
@@ -173,32 +217,61 @@ class ColumnState:
         pile = Pile.of(self.shape, self.version + 1, delta, closed)
         return replace(self, piles=(*self.piles, pile))
 
+    def after(self, deltas: Iterable[pl.DataFrame]) -> ColumnState:
+        """The state after more epochs with these deltas, folded."""
+        rows = self.shape.latest(self.shape.merged(list(deltas)))
+        more = self.then(rows, self.piles[-1].closed)
+        return more.fold(more.version)
+
     def fold(self, version: int) -> ColumnState:
         """The same state with fewer piles."""
         self._require_known(version)
         known = [pile for pile in self.piles if pile.version <= version]
         closed = known[-1].closed
         settled = [pile for pile in known if pile.version <= self.base and pile.rows.height]
-        fresh = [pile for pile in known if pile.version > self.base]
+        fresh = [pile for pile in known if pile.version > self.base and pile.rows.height]
         if fresh:
             settled.append(self._together(fresh, closed, last=not settled))
-        while len(settled) > 1 and settled[-2].rows.height <= 2 * settled[-1].rows.height:
-            settled[-2:] = [self._together(settled[-2:], closed, last=len(settled) == 2)]
+            while len(settled) > 1 and settled[-2].height <= 2 * settled[-1].height:
+                settled[-2:] = [self._together(settled[-2:], closed, last=len(settled) == 2)]
+        settled, saved = tidied(
+            settled, self.saved, lambda piles, last: self._together(piles, closed, last=last)
+        )
         if not settled:
             settled = [Pile.of(self.shape, version, self.shape.empty(), closed)]
         settled[-1] = replace(settled[-1], version=version, closed=closed)
         newer = tuple(pile for pile in self.piles if pile.version > version)
-        return ColumnState(self.shape, (*settled, *newer), version)
+        return ColumnState(self.shape, (*settled, *newer), version, saved)
 
-    def whole(self) -> pl.DataFrame:
-        """All rows that may still count."""
-        rows = self.shape.merged([pile.rows for pile in self.piles])
+    def only(self, slices: Slices) -> ColumnState:
+        """The same state, of these slices alone."""
+        return replace(self, piles=tuple(pile.only(slices) for pile in self.piles))
+
+    def joined(self, other: ColumnState) -> ColumnState:
+        """This state and one of other slices, both folded."""
+        require_folded(self.version, self.oldest)
+        require_folded(other.version, other.oldest)
+        both = side_by_side(self.piles, other.piles)
+        piles = [replace(pile, version=self.version) for pile in both]
+        closed = earlier(self.piles[-1].closed, other.piles[-1].closed)
+        piles[-1] = replace(piles[-1], closed=closed)
+        return replace(self, piles=tuple(piles))
+
+    def shelved(self, shelf: Shelf) -> ColumnState:
+        """The same state, with the pieces that a shelf gave back."""
+        return replace(self, piles=tuple(pile.shelved(shelf) for pile in self.piles))
+
+    def whole(self, slices: Slices | None = None) -> pl.DataFrame:
+        """All rows that may still count, or those of some slices."""
+        if slices is not None:
+            return self.only(slices).whole()
+        rows = self.shape.merged([mine(pile.rows, pile.slices) for pile in self.piles])
         alive = self.shape.alive(rows, self.piles[-1].closed)
         return alive.sort(SLICE_OF_STATE, maintain_order=True)
 
     def _together(self, piles: Sequence[Pile], closed: int | None, *, last: bool) -> Pile:
         """Piles as one, without what no longer counts, unless it hides something further down."""
-        rows = self.shape.merged([pile.rows for pile in piles])
+        rows = self.shape.merged([mine(pile.rows, pile.slices) for pile in piles])
         if last or not self.shape.one:
             rows = self.shape.alive(rows, closed)
         return Pile.of(self.shape, piles[-1].version, rows, closed)

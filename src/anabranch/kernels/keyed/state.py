@@ -24,8 +24,12 @@ from anabranch.errors import CheckpointError
 from anabranch.kernels.keyed import parts
 from anabranch.kernels.keyed.cell import SEEN, Cell
 from anabranch.kernels.keyed.parts import Changes, PartStore
+from anabranch.kernels.layers import Slices
+from anabranch.kernels.shelf import Shelf
 
 KIND = "kind"
+DECODED = 1_000
+"""Bytes of a decoded key, as far as they are known; with a small value it has 600, measured."""
 _CELL, _ELEMENT, _TIMER, _ENTRY = range(4)
 _ANEW = -1
 """The part of a cell that says that its key begins anew. It is in deltas alone."""
@@ -89,14 +93,10 @@ class ProcessState:
         cls, deltas: Iterable[pl.DataFrame], version: int, ttl: int | None
     ) -> ProcessState:
         """The state after epochs with these deltas, in order."""
-        known = list(deltas)
-        for frame in known:
-            _require_kinds(frame)
-        known = of_this_life(known)
+        known = of_this_life(_known(deltas))
 
         def of(kind: int, **options: Any) -> PartStore:
-            frames = [frame.filter(pl.col(KIND) == kind) for frame in known]
-            return PartStore.from_frames(frames, version, **options)
+            return PartStore.from_frames(_of_kind(known, kind), version, **options)
 
         living = None if ttl is None else Living(ttl)
         # Timers are frames however few they are: they are sought by time.
@@ -154,6 +154,20 @@ class ProcessState:
             cache,
         )
 
+    def after(self, deltas: Iterable[pl.DataFrame]) -> ProcessState:
+        """The state after more epochs with these deltas, folded."""
+        known = _known(deltas)
+        anew = pl.concat([pl.DataFrame(schema=parts.SCHEMA), *map(_begun, known)])
+        known = of_this_life(known)
+        more = ProcessState(
+            self.cells.after(_of_kind(known, _CELL)),
+            self.elements.after([self.elements.all_gone(anew), *_of_kind(known, _ELEMENT)]),
+            self.timers.after(_of_kind(known, _TIMER)),
+            self.entries.after([self.entries.all_gone(anew), *_of_kind(known, _ENTRY)]),
+            self.ttl,
+        )
+        return more.fold(more.version)
+
     def fold(self, version: int) -> ProcessState:
         """The same state with fewer layers, without most of what no longer counts."""
         self._require_known(version)
@@ -173,8 +187,51 @@ class ProcessState:
         object.__setattr__(self, "cache", None)
         return cache
 
-    def whole(self) -> pl.DataFrame:
-        """All that may still count."""
+    def only(self, slices: Slices) -> ProcessState:
+        """The same state, of these slices alone; decoded cells of them stay decoded."""
+        cache = self.take_cache()
+        if cache is not None:
+            cache.only(slices)
+        return replace(self._only(slices), cache=cache)
+
+    def _only(self, slices: Slices) -> ProcessState:
+        return ProcessState(
+            self.cells.only(slices),
+            self.elements.only(slices),
+            self.timers.only(slices),
+            self.entries.only(slices),
+            self.ttl,
+        )
+
+    def joined(self, other: ProcessState) -> ProcessState:
+        """This state and one of other slices, both folded; what is decoded here stays decoded."""
+        return ProcessState(
+            self.cells.joined(other.cells),
+            self.elements.joined(other.elements),
+            self.timers.joined(other.timers),
+            self.entries.joined(other.entries),
+            self.ttl,
+            self.take_cache(),
+        )
+
+    def shelved(self, shelf: Shelf) -> ProcessState:
+        """The same state, with the pieces that a shelf gave back."""
+        cache = self.take_cache()
+        if cache is not None and not shelf.decoded(len(cache) * DECODED):
+            cache = None
+        return ProcessState(
+            self.cells.shelved(shelf),
+            self.elements.shelved(shelf),
+            self.timers.shelved(shelf),
+            self.entries.shelved(shelf),
+            self.ttl,
+            cache,
+        )
+
+    def whole(self, slices: Slices | None = None) -> pl.DataFrame:
+        """All that may still count, or what may of some slices."""
+        if slices is not None:
+            return self._only(slices).whole()
         elements = self._owned(self.elements, self.cells)
         entries = self._owned(self.entries, self.cells)
         stores = enumerate((self.cells, elements, self.timers, entries))
@@ -218,6 +275,25 @@ class Owned:
         """The elements that do."""
         del closed
         return rows.join(self.cells.frame().select(parts.KEY), on=parts.KEY, how="semi")
+
+
+def _known(deltas: Iterable[pl.DataFrame]) -> list[pl.DataFrame]:
+    """Deltas of which all kinds are known."""
+    found = list(deltas)
+    for delta in found:
+        _require_kinds(delta)
+    return found
+
+
+def _of_kind(deltas: Iterable[pl.DataFrame], kind: int) -> list[pl.DataFrame]:
+    """The rows of deltas that are of a kind."""
+    return [delta.filter(pl.col(KIND) == kind) for delta in deltas]
+
+
+def _begun(delta: pl.DataFrame) -> pl.DataFrame:
+    """The rows of a delta that say that a key begins anew."""
+    anew = (pl.col(KIND) == _CELL) & (pl.col(parts.PART) == _ANEW)
+    return delta.filter(anew).select(list(parts.SCHEMA))
 
 
 def _require_kinds(delta: pl.DataFrame) -> None:

@@ -23,6 +23,7 @@ from anabranch.kernels.bundle import (
 from anabranch.kernels.failures import Failed, told
 from anabranch.kernels.kernel import Given, Taken
 from anabranch.kernels.letters import letters_about
+from anabranch.kernels.state import Nothing
 from anabranch.kernels.stateless.columns import framed
 from anabranch.kernels.stateless.frames import Frames
 from anabranch.kernels.stateless.python_rows import records_of
@@ -30,31 +31,6 @@ from anabranch.program.functions import OnError
 from anabranch.program.graph import Graph
 from anabranch.program.operators.operator import DEAD_LETTERS, OUT
 from anabranch.program.operators.rowwise import MapBatches
-
-
-@dataclass(frozen=True, slots=True)
-class Nothing:
-    """The state of an operator that keeps nothing from one epoch to the next."""
-
-    version: int = 0
-
-    @property
-    def oldest(self) -> int:
-        """Any version is as good."""
-        return 0
-
-    def at(self, version: int) -> Nothing:
-        """Nothing."""
-        return Nothing(version)
-
-    def fold(self, version: int) -> Nothing:
-        """Nothing."""
-        del version
-        return self
-
-    def whole(self) -> pl.DataFrame:
-        """No rows."""
-        return pl.DataFrame(schema={"slice": pl.UInt16()})
 
 
 @dataclass(frozen=True)
@@ -81,7 +57,12 @@ class BatchesKernel:
     def restore(self, deltas: Iterable[pl.DataFrame], version: int = 0) -> Nothing:
         """There is nothing to restore."""
         del deltas
-        return Nothing(version)
+        return Nothing(version, version)
+
+    def after(self, state: Nothing, deltas: Iterable[pl.DataFrame]) -> Nothing:
+        """The same nothing."""
+        del deltas
+        return state
 
     def run(self, taken: Taken, state: Nothing) -> Given[Nothing]:
         """Give the function the epoch's rows; an error of it is one of all of them."""
@@ -92,8 +73,7 @@ class BatchesKernel:
         failed = rows.clear() if error is None else rows
         if self.on_error == "dead_letter":
             found[DEAD_LETTERS] = self._letters(failed, error)
-        state, delta = Nothing(state.version + 1), state.whole()
-        return Given(found, state, delta, letters=failed.height)
+        return Given(found, state.then(), state.whole(), letters=failed.height)
 
     def _called(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, Exception | None]:
         if not rows.height:

@@ -9,26 +9,34 @@ rows it needs: how many wait makes no difference.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Generic, Protocol, Self, TypeVar
 
 import polars as pl
 
+from anabranch.kernels.layers import (
+    Piece,
+    Slices,
+    earlier,
+    require_folded,
+    side_by_side,
+    tidied,
+)
 from anabranch.kernels.results import END
+from anabranch.kernels.shelf import Shelf
 
 LEAST = -(2**63)
 
 
-class Held(Protocol):
+class Held(Piece, Protocol):
     """Rows that wait, as one immutable value."""
 
-    @property
-    def height(self) -> int:
-        """How many there are."""
+    def only(self, slices: Slices) -> Self:
+        """The same, of which these slices alone count; no row is copied."""
 
     def passed(self, bound: int) -> int:
-        """How many of them have a time before this one."""
+        """How many of all of them have a time before this one."""
 
     def kept(self, bound: int) -> Self:
         """Those that do not."""
@@ -61,6 +69,8 @@ class HeldState(Generic[_Held]):
     """Committed ones first, each more than twice as large as the next; then one an epoch."""
     base: int
     """The version up to which layers are committed."""
+    saved: int = 0
+    """So many rows may be copied to tidy layers, at a fold."""
 
     @classmethod
     def of(cls, held: _Held, bound: int | None, version: int) -> HeldState[_Held]:
@@ -92,11 +102,18 @@ class HeldState(Generic[_Held]):
         self._require_known(version)
         # Rows that have gone since then are still there: `fold` alone lets them go.
         kept = tuple(layer for layer in self.layers if layer.version <= version)
-        return HeldState(kept, self.base)
+        return replace(self, layers=kept)
 
     def then(self, held: _Held, bound: int | None) -> HeldState[_Held]:
         """The state after one more epoch."""
-        return HeldState((*self.layers, Layer(self.version + 1, held, bound)), self.base)
+        return replace(self, layers=(*self.layers, Layer(self.version + 1, held, bound)))
+
+    def after(self, more: HeldState[_Held]) -> HeldState[_Held]:
+        """The state after more epochs, of which this is what came in and how far time went."""
+        (layer,) = more.layers
+        # Time goes on, and where nothing came in nobody has said how far.
+        then = self.then(layer.held, _later(self.layers[-1].bound, layer.bound))
+        return then.fold(then.version)
 
     def fold(self, version: int) -> HeldState[_Held]:
         """The same state with fewer layers, without most of what had gone at this version."""
@@ -107,19 +124,40 @@ class HeldState(Generic[_Held]):
         fresh = [layer.held for layer in old if layer.version > self.base]
         while len(fresh) > 1:
             fresh[-2:] = [_together(fresh[-2], fresh[-1], bound)]
-        settled = [held for held in settled + fresh if held.height] or [settled[0]]
-        while len(settled) > 1 and settled[-2].height <= 2 * settled[-1].height:
-            settled[-2:] = [_together(settled[-2], settled[-1], bound)]
-        layers = tuple(Layer(version, held, bound) for held in settled)
-        return HeldState((*layers, *self.layers[len(old) :]), version)
+        none, settled = settled[0], [held for held in settled if held.height]
+        if fresh and fresh[0].height:
+            settled += fresh
+            while len(settled) > 1 and settled[-2].height <= 2 * settled[-1].height:
+                settled[-2:] = [_together(settled[-2], settled[-1], bound)]
+        settled, saved = tidied(settled, self.saved, lambda some, _: _all_together(some, bound))
+        layers = tuple(Layer(version, held, bound) for held in settled or [none])
+        return HeldState((*layers, *self.layers[len(old) :]), version, saved)
 
-    def whole(self) -> pl.DataFrame:
-        """All rows that still wait."""
-        held = [layer.held for layer in self.layers]
+    def only(self, slices: Slices) -> HeldState[_Held]:
+        """The same state, of these slices alone."""
+        kept = (replace(layer, held=layer.held.only(slices)) for layer in self.layers)
+        return replace(self, layers=tuple(kept))
+
+    def joined(self, other: HeldState[_Held]) -> HeldState[_Held]:
+        """This state and one of other slices, both folded."""
+        require_folded(self.version, self.oldest)
+        require_folded(other.version, other.oldest)
+        bound = earlier(self.layers[-1].bound, other.layers[-1].bound)
+        both = side_by_side(*([x.held for x in state.layers] for state in (self, other)))
+        return replace(self, layers=tuple(Layer(self.version, held, bound) for held in both))
+
+    def shelved(self, shelf: Shelf) -> HeldState[_Held]:
+        """The same state, with the pieces that a shelf gave back."""
+        layers = (replace(layer, held=layer.held.shelved(shelf)) for layer in self.layers)
+        return replace(self, layers=tuple(layers))
+
+    def whole(self, slices: Slices | None = None) -> pl.DataFrame:
+        """All rows that still wait, or those of some slices."""
+        if slices is not None:
+            return self.only(slices).whole()
         bound = self.layers[-1].bound
-        while len(held) > 1:
-            held[-2:] = [_together(held[-2], held[-1], bound)]
-        return (held[0] if bound is None else held[0].kept(bound)).delta(bound)
+        held = _all_together([layer.held for layer in self.layers], bound)
+        return (held if bound is None else held.kept(bound)).delta(bound)
 
     def _require_known(self, version: int) -> None:
         if not self.oldest <= version <= self.version:
@@ -138,6 +176,10 @@ def bound_of(watermark: int | None, within: int) -> int | None:
     return max(LEAST, watermark - within)
 
 
+def _later(one: int | None, other: int | None) -> int | None:
+    return max((each for each in (one, other) if each is not None), default=None)
+
+
 def _fewer(held: _Held, bound: int | None) -> _Held:
     """Without the rows that have gone, where copying the others pays."""
     if bound is None or 2 * held.passed(bound) < held.height:
@@ -145,7 +187,15 @@ def _fewer(held: _Held, bound: int | None) -> _Held:
     return held.kept(bound)
 
 
+def _all_together(pieces: Sequence[_Held], bound: int | None) -> _Held:
+    held = list(pieces)
+    while len(held) > 1:
+        held[-2:] = [_together(held[-2], held[-1], bound)]
+    return held[0].alone()
+
+
 def _together(older: _Held, newer: _Held, bound: int | None) -> _Held:
+    older, newer = older.alone(), newer.alone()
     if bound is not None:
         older, newer = older.kept(bound), newer.kept(bound)
     return older.before(newer)

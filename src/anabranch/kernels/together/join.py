@@ -83,6 +83,10 @@ class JoinKernel:
         """The state after epochs with these deltas."""
         return restored(deltas, self.schemas, self.on, version)
 
+    def after(self, state: JoinState, deltas: Iterable[pl.DataFrame]) -> JoinState:
+        """The state after more epochs with these deltas."""
+        return state.after(self.restore(deltas))
+
     def run(self, taken: Taken, state: JoinState) -> Given[JoinState]:
         """Pair the new rows with those stored and with each other, then let go of what is due."""
         low, high = bound_of(taken.before, self.within), bound_of(taken.after, self.within)
@@ -112,7 +116,7 @@ class JoinKernel:
         left, right = (
             Table(
                 [
-                    *(piece.sides[side].asked(new[1 - side], self.within) for piece in stored),
+                    *(piece.asked(side, new[1 - side], self.within) for piece in stored),
                     new[side],
                 ],
                 place[side],
@@ -202,7 +206,7 @@ class JoinKernel:
         found = []
         for side in self.outer:
             for piece in pieces:
-                rows = piece.sides[side].between(low, high)
+                rows = piece.between(side, low, high)
                 if rows.height:
                     found.append(self._outgoing(rows, side, marks))
         # Where none is left, none of their columns is either.

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from anabranch.kernels.shelf import Shelf
+
 Positions: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 Words: TypeAlias = npt.NDArray[np.uint64]
@@ -43,6 +45,13 @@ class ByTime:
         if order is None:
             return cls(times, None, packed_of(hashes))
         return cls(times[order], order, packed_of(hashes[order]))
+
+    def shelved(self, shelf: Shelf, times: Positions) -> ByTime:
+        """The same, with the pieces that a shelf gave back; `times` are those of the rows."""
+        packed = shelf.array(self.packed)
+        if self.order is None:
+            return ByTime(times, None, packed)
+        return ByTime(shelf.array(self.times), shelf.array(self.order), packed)
 
     def rows(self, packed: Words) -> Positions:
         """Which rows have these bits and ranks."""

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from anabranch.kernels.bundle import TIME, order_columns
+from anabranch.kernels.bundle import SLICE, TIME, order_columns
 from anabranch.kernels.keys import canonical
+from anabranch.kernels.layers import Slices, counting
+from anabranch.kernels.shelf import Shelf
 from anabranch.kernels.together.join_near import (
     HASH,
     MOST,
@@ -46,6 +49,10 @@ class Run:
     def of(cls, rows: pl.DataFrame, on: Sequence[str]) -> Run:
         """See what keys the rows have."""
         return cls(rows, tuple(on), _hashes(rows, on))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what can be found out again."""
+        return {"rows": self.rows, "on": self.on, "hashes": self.hashes}
 
     @property
     def height(self) -> int:
@@ -89,6 +96,28 @@ class Run:
             return self if self.height else newer
         rows = pl.concat([self.rows, newer.rows], how="diagonal", rechunk=True)
         return replace(self, rows=rows, hashes=np.concatenate([self.hashes, newer.hashes]))
+
+    def shelved(self, shelf: Shelf) -> Run:
+        """The same, with the pieces that a shelf gave back; what is known of them stays known."""
+        found = replace(self, rows=shelf.frame(self.rows), hashes=shelf.array(self.hashes))
+        known, also = vars(self), vars(found)
+        if "by_time" in known:
+            also["by_time"] = None if self.by_time is None else shelf.array(self.by_time)
+        if "_ascending" in known and self.by_time is not None:
+            also["_ascending"] = shelf.array(self._ascending)
+        if "_by_key" in known:
+            also["_by_key"] = self._by_key.shelved(shelf, found.times)
+        return found
+
+    def none(self) -> Run:
+        """None of the rows."""
+        return self._at(_NONE)
+
+    def of_slices(self, slices: Slices) -> Run:
+        """The rows of these slices."""
+        keep = counting(slices, self.rows[SLICE])
+        rows = self.rows.filter(pl.Series(keep))
+        return replace(self, rows=rows, hashes=chosen(self.hashes, keep))
 
     def with_column(self, column: pl.Series) -> Run:
         """The same rows with one column more."""

@@ -10,13 +10,15 @@ have gone. Columns of kinds that are not in it may be missing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import polars as pl
 
 from anabranch.compiler.plan import HIDDEN
 from anabranch.kernels.bundle import FROM, SLICE, TIME, order_columns
+from anabranch.kernels.layers import Slices, mine, narrowed
+from anabranch.kernels.shelf import Shelf
 from anabranch.kernels.together.arrival import ID
 from anabranch.kernels.together.held import HeldState
 from anabranch.kernels.together.join_run import Run
@@ -37,11 +39,38 @@ class Matching:
     sides: tuple[Run, Run]
     marks: pl.DataFrame
     """`side`, `slice`, `id`, `time` of rows of outer sides with a partner; sorted by time."""
+    slices: Slices | None = None
+    """The slices that count of it; None: all."""
 
     @property
     def height(self) -> int:
         """How many rows and marks there are."""
         return sum(side.height for side in self.sides) + self.marks.height
+
+    @property
+    def divided(self) -> bool:
+        """Whether some may be of slices that count no longer."""
+        return self.slices is not None
+
+    def only(self, slices: Slices) -> Matching:
+        """The same, of which these slices alone count."""
+        found = narrowed(self.slices, slices)
+        if found:
+            return replace(self, slices=found)
+        left, right = (side.none() for side in self.sides)
+        return Matching((left, right), self.marks.clear())
+
+    def alone(self) -> Matching:
+        """The same without rows of slices that count no longer."""
+        if self.slices is None:
+            return self
+        left, right = (side.of_slices(self.slices) for side in self.sides)
+        return Matching((left, right), mine(self.marks, self.slices))
+
+    def shelved(self, shelf: Shelf) -> Matching:
+        """The same, with the pieces that a shelf gave back."""
+        left, right = (side.shelved(shelf) for side in self.sides)
+        return replace(self, sides=(left, right), marks=shelf.frame(self.marks))
 
     def passed(self, bound: int) -> int:
         """How many have a time before this one."""
@@ -52,10 +81,11 @@ class Matching:
         """Those that do not."""
         left, right = (side.kept(bound) for side in self.sides)
         gone = int(self.marks["time"].search_sorted(bound, side="left"))
-        return Matching((left, right), self.marks[gone:].rechunk() if gone else self.marks)
+        marks = self.marks[gone:].rechunk() if gone else self.marks
+        return Matching((left, right), marks, self.slices)
 
     def before(self, newer: Matching) -> Matching:
-        """These and newer ones."""
+        """These and newer ones, of which all count."""
         left, right = (one.before(two) for one, two in zip(self.sides, newer.sides, strict=True))
         if not (self.marks.height and newer.marks.height):
             return Matching((left, right), self.marks if self.marks.height else newer.marks)
@@ -67,10 +97,19 @@ class Matching:
         times = self.marks["time"]
         begin = 0 if low is None else int(times.search_sorted(low, side="left"))
         end = int(times.search_sorted(high, side="left"))
-        return self.marks[begin : max(begin, end)]
+        return mine(self.marks[begin : max(begin, end)], self.slices)
+
+    def asked(self, side: int, of: Run, within: int) -> Run:
+        """All rows of a side that may be partners of these; where they are many, few others."""
+        found = self.sides[side].asked(of, within)
+        return found if self.slices is None else found.of_slices(self.slices)
+
+    def between(self, side: int, low: int | None, high: int) -> pl.DataFrame:
+        """The rows of a side with a time in [low, high), by time."""
+        return mine(self.sides[side].between(low, high), self.slices, SLICE)
 
     def delta(self, bound: int | None) -> pl.DataFrame:
-        """All of it, sorted by slice."""
+        """All of it, sorted by slice; all of it counts."""
         parts = [_told(run.rows, side) for side, run in enumerate(self.sides) if run.height]
         if self.marks.height:
             marks = self.marks.with_columns((pl.col(SIDE) + _MARKS).alias("kind")).drop(SIDE)

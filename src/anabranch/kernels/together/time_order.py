@@ -11,7 +11,7 @@ gone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self, TypeAlias
 
 import polars as pl
@@ -28,6 +28,8 @@ from anabranch.kernels.bundle import (
     key_part,
 )
 from anabranch.kernels.kernel import Given, Taken
+from anabranch.kernels.layers import Slices, mine, narrowed
+from anabranch.kernels.shelf import Shelf
 from anabranch.kernels.together.arrival import ID, ids, places
 from anabranch.kernels.together.held import LEAST, HeldState
 from anabranch.program.graph import Graph
@@ -48,11 +50,31 @@ class ByTime:
     """Rows sorted by time: `_HEAD`, then the user's columns under `c:`."""
 
     frame: pl.DataFrame
+    slices: Slices | None = None
+    """The slices that count of it; None: all."""
 
     @property
     def height(self) -> int:
         """How many there are."""
         return self.frame.height
+
+    @property
+    def divided(self) -> bool:
+        """Whether some may be of slices that count no longer."""
+        return self.slices is not None
+
+    def only(self, slices: Slices) -> ByTime:
+        """The same, of which these slices alone count."""
+        found = narrowed(self.slices, slices)
+        return replace(self, slices=found) if found else ByTime(self.frame.clear())
+
+    def alone(self) -> ByTime:
+        """The same without rows of slices that count no longer."""
+        return ByTime(mine(self.frame, self.slices))
+
+    def shelved(self, shelf: Shelf) -> ByTime:
+        """The same, with the pieces that a shelf gave back."""
+        return replace(self, frame=shelf.frame(self.frame))
 
     def passed(self, bound: int) -> int:
         """How many have a time before this one."""
@@ -61,19 +83,22 @@ class ByTime:
     def kept(self, bound: int) -> ByTime:
         """Those that do not, apart from the others' memory where there were any."""
         gone = self.passed(bound)
-        return ByTime(self.frame[gone:].rechunk()) if gone else self
+        return replace(self, frame=self.frame[gone:].rechunk()) if gone else self
 
     def before(self, newer: ByTime) -> ByTime:
-        """These and newer ones."""
+        """These and newer ones, of which all count."""
         return ByTime(pl.concat([self.frame, newer.frame]).sort("time"))
 
     def between(self, low: int | None, high: int) -> pl.DataFrame:
         """The rows with a time in [low, high)."""
         begin = 0 if low is None else self.passed(low)
-        return self.frame[begin : max(begin, self.passed(high))]
+        return mine(self.frame[begin : max(begin, self.passed(high))], self.slices)
 
     def delta(self, bound: int | None) -> pl.DataFrame:
-        """The rows by slice, the first of them behind one that says how far the watermark was."""
+        """The rows by slice, the first of them behind one that says how far the watermark was.
+
+        All of them count.
+        """
         if not self.height or bound is None:
             return self.frame.sort("slice", maintain_order=True)
         told = self.frame.head(1).select("slice").with_columns(
@@ -117,6 +142,10 @@ class TimeOrderKernel:
         told = rows.filter(pl.col(SIDE) == PASSED)["time"].max()
         held = ByTime(rows.filter(pl.col(SIDE) != PASSED).sort("time"))
         return HeldState.of(held, told, version)  # type: ignore[arg-type]
+
+    def after(self, state: TimeOrderState, deltas: Iterable[pl.DataFrame]) -> TimeOrderState:
+        """The state after more epochs with these deltas."""
+        return state.after(self.restore(deltas))
 
     def run(self, taken: Taken, state: TimeOrderState) -> Given[TimeOrderState]:
         """Let what is behind pass, hold the rest, release what the watermark has passed."""

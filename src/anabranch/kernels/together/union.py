@@ -3,48 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import polars as pl
 
 from anabranch.kernels.bundle import hidden, in_order
 from anabranch.kernels.kernel import Given, Taken
-from anabranch.kernels.windows.windows import SLICE
+from anabranch.kernels.state import Nothing
 from anabranch.program.graph import Graph
 from anabranch.program.operators.operator import OUT
 from anabranch.program.operators.together import Union
-
-
-@dataclass(frozen=True, slots=True)
-class Nothing:
-    """The state of an operator that keeps none."""
-
-    version: int = 0
-    oldest: int = 0
-
-    def at(self, version: int) -> Self:
-        """The same nothing, earlier."""
-        self._require_known(version)
-        return replace(self, version=version)
-
-    def then(self) -> Self:
-        """The same nothing, an epoch later."""
-        return replace(self, version=self.version + 1)
-
-    def fold(self, version: int) -> Self:
-        """The same nothing, committed."""
-        self._require_known(version)
-        return replace(self, oldest=version)
-
-    def whole(self) -> pl.DataFrame:
-        """A delta without rows."""
-        return pl.DataFrame(schema={SLICE: pl.UInt16})
-
-    def _require_known(self, version: int) -> None:
-        if not self.oldest <= version <= self.version:
-            message = f"no state at version {version}: {self.oldest} to {self.version} are known"
-            raise LookupError(message)
 
 
 @dataclass(frozen=True)
@@ -70,6 +39,11 @@ class UnionKernel:
         """Nothing is kept."""
         del deltas
         return Nothing(version, version)
+
+    def after(self, state: Nothing, deltas: Iterable[pl.DataFrame]) -> Nothing:
+        """The same nothing."""
+        del deltas
+        return state
 
     def run(self, taken: Taken, state: Nothing) -> Given[Nothing]:
         """Put the rows of both in order."""

@@ -69,6 +69,10 @@ class WindowKernel:
         """The state after epochs with these deltas, in order."""
         return PaneState.from_deltas(self.windows, deltas, version)
 
+    def after(self, state: PaneState, deltas: Iterable[pl.DataFrame]) -> PaneState:
+        """The state after more epochs with these deltas, in order."""
+        return state.after(deltas)
+
     def run(self, taken: Taken, state: PaneState) -> Given[PaneState]:
         """Add an epoch's rows to their panes, then let windows leave that have ended."""
         late, added = taken.rows[0].clear(), True

@@ -75,6 +75,10 @@ class RowsKernel:
         """The state after epochs with these deltas, in order."""
         return KeyRows.from_deltas(self.state_schema, deltas, version)
 
+    def after(self, state: KeyRows, deltas: Iterable[pl.DataFrame]) -> KeyRows:
+        """The state after more epochs with these deltas, in order."""
+        return state.after(deltas)
+
     def run(self, taken: Taken, state: KeyRows) -> Given[KeyRows]:
         """Take each record of an epoch behind those before it."""
         rows = taken.rows[0]

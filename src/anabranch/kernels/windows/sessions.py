@@ -72,6 +72,10 @@ class SessionKernel:
         """The state after epochs with these deltas, in order."""
         return KeyRows.from_deltas(self.state_schema, deltas, version)
 
+    def after(self, state: KeyRows, deltas: Iterable[pl.DataFrame]) -> KeyRows:
+        """The state after more epochs with these deltas, in order."""
+        return state.after(deltas)
+
     def run(self, taken: Taken, state: KeyRows) -> Given[KeyRows]:
         """Join an epoch's rows to sessions, then let those leave that have ended."""
         rows = taken.rows[0]
