@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -40,6 +42,16 @@ class Outlets:
     """Whether they tell OpenTelemetry."""
 
 
+@dataclass(frozen=True, slots=True)
+class StateMemory:
+    """How much memory state may have, and where the rest of it goes."""
+
+    lane: int | None = None
+    """Bytes for a lane; None: a share of the machine's."""
+    directory: Path | None = None
+    """On the local disk of whoever runs lanes; None: where temporary files are."""
+
+
 def environment() -> Mapping[str, str]:
     """A copy of the environment as it is now, with what `saying` says in its place."""
     return {**os.environ, **_SAID.get()}
@@ -73,6 +85,17 @@ def cache_directory(env: Mapping[str, str] | None = None) -> Path:
     if parent.exists() and os.access(parent, os.W_OK):
         return home / "anabranch"
     return Path(tempfile.gettempdir()) / f"anabranch-{os.getuid()}"
+
+
+def local_directory(env: Mapping[str, str] | None = None) -> Path:
+    """Where a process may keep what is of this host alone: Spark says it to its workers.
+
+    >>> local_directory({"SPARK_LOCAL_DIRS": "/data/1/blocks,/data/2/blocks"})
+    PosixPath('/data/1/blocks')
+    """
+    env = environment() if env is None else env
+    given = env.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+    return Path(given or tempfile.gettempdir())
 
 
 def exchange(env: Mapping[str, str] | None = None) -> Exchange:
@@ -115,6 +138,18 @@ def job_timeout(env: Mapping[str, str] | None = None) -> float | None:
     return seconds
 
 
+def node(env: Mapping[str, str] | None = None) -> str:
+    """What this process's node is called: `ANABRANCH_NODE`, else the host's name.
+
+    Processes of one node have a memory or a disk in common, such as containers on one machine.
+
+    >>> node({"ANABRANCH_NODE": "rack-7"}), node({}) == platform.node()
+    ('rack-7', True)
+    """
+    env = environment() if env is None else env
+    return env.get("ANABRANCH_NODE") or platform.node()
+
+
 def objects_over_http(scheme: str, env: Mapping[str, str] | None = None) -> bool:
     """Whether an object store may be talked to without encryption, as obstore's variables say.
 
@@ -142,6 +177,33 @@ def outlets(env: Mapping[str, str] | None = None) -> Outlets:
     # The working directory may be another one when the first commit is made.
     file = Path(progress).absolute() if progress else None
     return Outlets(_metrics(env), file, _telemetry(env))
+
+
+def state_memory(env: Mapping[str, str] | None = None) -> StateMemory:
+    """How much of its state a lane has in memory, and where the rest goes.
+
+    `ANABRANCH_STATE_MEMORY`: so much for each lane, as `512 MB`, else a share of the machine's.
+    `ANABRANCH_STATE_DIRECTORY`: a directory of the local disk, else that for temporary files.
+
+    >>> state_memory({"ANABRANCH_STATE_MEMORY": "1.5 GB"}).lane
+    1500000000
+    """
+    env = environment() if env is None else env
+    directory = env.get("ANABRANCH_STATE_DIRECTORY")
+    path = Path(directory).absolute() if directory else None
+    if not (chosen := env.get("ANABRANCH_STATE_MEMORY")):
+        return StateMemory(None, path)
+    if not (size := _SIZE.fullmatch(chosen.strip())):
+        message = f"ANABRANCH_STATE_MEMORY is {chosen!r}"
+        have = ", ".join(f"{unit}B" for unit in _UNITS if unit)
+        raise AnabranchError(message, have=have, so="give a size, as 512 MB, or unset it")
+    number, unit, binary = size.groups()
+    power = _UNITS.index(unit.upper().replace("K", "k"))
+    return StateMemory(int(float(number) * (1024 if binary else 1000) ** power), path)
+
+
+_UNITS = ("", "k", "M", "G", "T")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGTmgt]?)(i?)[bB]")
 
 
 def _metrics(env: Mapping[str, str]) -> Address | None:

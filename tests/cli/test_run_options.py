@@ -12,6 +12,8 @@ from anabranch.cli.command import parser
 from anabranch.cli.on_spark import Ended, Options, Ran, _start
 from anabranch.cli.run import _options, _tell
 from anabranch.epoch.triggers import Trigger, available_now, epochs
+from anabranch.spark import private
+from anabranch.spark.session import Attached
 
 PROGRAM = """
 import polars as pl
@@ -206,8 +208,17 @@ def test_a_run_is_watched_where_its_options_say(tmp_path, capsys):
     assert 'anabranch_epochs_under_way{query="watched"} 1\n' in out.read_text()
 
 
+@pytest.fixture
+def _own_spark():
+    """A file of the test starts a Spark: the tests after it find none."""
+    yield
+    Attached(private.active_context(), owned=True).stop()
+    assert private.active_context() is None
+
+
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.usefixtures("_own_spark")
 def test_settings_for_another_spark_than_the_files_own_are_refused(tmp_path, capsys):
     file = tmp_path / "own.py"
     file.write_text(OWN_SPARK.replace("{out}", str(tmp_path / "out")))
@@ -220,7 +231,7 @@ def test_settings_for_another_spark_than_the_files_own_are_refused(tmp_path, cap
     assert 0 == main([*given, "--sequential"]), capsys.readouterr().err
 
     assert "--master and --conf cannot be had" in error["message"]
-    assert "master local[1,1]" in error["message"]
+    assert "master local[1,4]" in error["message"]
     assert 5 == ran["programs"][0]["rows"]
     assert [0, 1, 2, 3, 4] == _written(tmp_path)
 

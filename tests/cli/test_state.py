@@ -11,7 +11,6 @@ import pytest
 
 import anabranch as ab
 from anabranch.cli import main
-from anabranch.cli.kept import newest_of_slices
 from anabranch.cli.kept_values import as_text, processed
 from anabranch.cli.lasting import Lasting
 from anabranch.cli.verify import verify
@@ -20,9 +19,9 @@ from anabranch.errors import CheckpointError
 from anabranch.runtime.assembly import Settings, assemble
 from anabranch.simulate.inline import KIND, InlineExecutor
 from anabranch.state.codec import encode
-from anabranch.state.delta import Delta
+from anabranch.state.delta import Delta, pack
 from anabranch.state.layout import Commit
-from anabranch.state.recovery import recover
+from anabranch.state.recovery import read_state, recover
 from anabranch.state.retention import needed_links
 from anabranch.state.store import LocalStore
 from anabranch.testing import EOF, MockClock, TestingSource
@@ -416,7 +415,7 @@ def test_a_query_that_is_too_fast_to_be_read_is_no_damage_either(tmp_path):
     assembled.close()
 
 
-def test_of_slices_that_a_snapshot_has_nothing_older_counts():
+def test_of_slices_that_a_snapshot_has_nothing_older_counts(tmp_path):
     """One lane wrote slices 0 and 1; then there are two, and the first has taken a snapshot."""
 
     def delta(run, lane, epoch, slices, kind="delta"):
@@ -435,6 +434,10 @@ def test_of_slices_that_a_snapshot_has_nothing_older_counts():
     second = Commit(1, 1, owners=(0, 1), lanes=2, deltas={"n": paths}, number=2)
     links = sorted(needed_links([first, second]), key=lambda link: (link.number, link.lane))
 
-    frames = newest_of_slices([old, snapshot, other], links, {1: first, 2: second})
+    store = LocalStore(tmp_path)
+    for each in (old, snapshot, other):
+        store.create(each.path, pack(each))
 
-    assert [[(1, 0)], [(0, 1)], [(1, 1)]] == [frame.rows() for frame in frames]
+    frames = read_state(store, [link.part for link in links])
+
+    assert [[(1, 0)], [(1, 1)], [(0, 1)]] == [frame.rows() for frame in frames]

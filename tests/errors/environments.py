@@ -135,6 +135,10 @@ def a_time_limit_that_is_none(place):
     config.job_timeout({"ANABRANCH_JOB_TIMEOUT": "5 min"})
 
 
+def a_size_that_is_none(place):
+    config.state_memory({"ANABRANCH_STATE_MEMORY": "half"})
+
+
 def a_port_that_is_none(place):
     config.outlets({"ANABRANCH_METRICS_PORT": "http"})
 

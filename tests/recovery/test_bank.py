@@ -59,7 +59,7 @@ def check(seed, tmp_path, monkeypatch):
     schedule = BankSchedule.of(seed)
     step, looks = schedules._steps, []
 
-    def steps(loop, life):
+    def steps(loop, life, executor):
         """A reader looks after every step, in the middle of whatever is going on."""
         done = loop.step
 
@@ -70,7 +70,7 @@ def check(seed, tmp_path, monkeypatch):
             return found
 
         loop.step = look
-        return step(loop, life)
+        return step(loop, life, executor)
 
     monkeypatch.setattr(schedules, "_steps", steps)
     try:

@@ -5,6 +5,7 @@ from itertools import groupby
 import pytest
 
 import anabranch as ab
+from anabranch.config import StateMemory
 from anabranch.epoch.triggers import available_now
 from anabranch.runtime.assembly import Settings, assemble
 from anabranch.simulate.inline import KIND, UNKIND, InlineExecutor
@@ -25,14 +26,22 @@ def run(
     stop_after=None,
     rescale=(),
     in_flight=16,
+    memory=None,
 ):
     """Run a program to its end, or for so many steps, then let go of it as a crash would.
 
     Says how many steps it was. With two epochs in flight three steps take them from their cut to
     their commit: heads, lanes, commit; with many all are cut before the first is committed.
+    `memory` is what a lane may have of it for its state.
     """
     settings = Settings(
-        available_now(rows), checkpoint, lanes, slices=8, keep=None, in_flight=in_flight
+        available_now(rows),
+        checkpoint,
+        lanes,
+        slices=8,
+        keep=None,
+        in_flight=in_flight,
+        state=StateMemory(memory),
     )
     executor = InlineExecutor(seed, mischief)
     assembled = assemble(program.freeze(), settings, executor, MockClock())
@@ -110,11 +119,12 @@ def test_a_run_that_was_cut_off_goes_on_at_any_width(name, stop, tmp_path):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_lanes_come_and_go_in_mid_stream(name, tmp_path):
-    rescale = ((2, 2), (6, 4), (10, 1))
-    run(made(name, tmp_path), tmp_path / "ckpt", lanes=1, rescale=rescale, in_flight=2)
+    rescale = ((2, 2), (8, 4), (14, 1))
+    long = made(name, tmp_path, count=120)
+    run(long, tmp_path / "ckpt", lanes=1, rescale=rescale, in_flight=2)
 
     assert [1, 2, 4, 1] == widths_of(tmp_path / "ckpt")
-    expected = run_sequential(made(name, tmp_path), log=tmp_path / "ckpt")["out"]
+    expected = run_sequential(long, log=tmp_path / "ckpt")["out"]
     assert_same_rows(expected, written(tmp_path / "out"))
 
 

@@ -12,6 +12,8 @@ from anabranch.epoch.triggers import available_now, epochs
 from anabranch.runtime.assembly import Settings, assemble
 from anabranch.runtime.progress import overhead, where_time_went
 from anabranch.simulate.inline import InlineExecutor
+from anabranch.state.recovery import recover
+from anabranch.state.store import LocalStore
 from anabranch.testing import MockClock
 from tests.runtime.test_inline import made
 
@@ -78,20 +80,20 @@ def test_state_is_told_by_operator_with_what_it_wrote(tmp_path):
     assert operator["numRowsUpdated"] > 0
 
 
-def test_the_size_of_all_state_is_what_is_written_since_the_last_snapshot(tmp_path):
-    """Each delta adds to it; where both lanes write all they have, that is all there is."""
+def test_the_size_of_all_state_is_that_of_the_files_a_recovery_reads(tmp_path):
+    """Each delta adds to it; slices that are written anew let go of older files."""
     settings = Settings(available_now(7), tmp_path / "ckpt", 2, slices=8, keep=None, in_flight=1)
     program = made("campaign_views", tmp_path, count=300)
     query = start(program.freeze(), settings, InlineExecutor())
     assert query.await_termination(PATIENCE_S)
     told = [each["stateOperators"][0]["customMetrics"] for each in query.recent_progress]
 
-    assert any(each["snapshots"] for each in told)
-    total = 0
-    for each in told:
-        assert each["snapshots"] in {0, 2}
-        total = each["writtenBytes"] + (0 if each["snapshots"] else total)
-        assert total == each["stateBytes"]
+    assert sum(each["snapshots"] for each in told) >= 8
+    links = recover(LocalStore(tmp_path / "ckpt")).chains["window-1"]
+    assert told[-1]["stateBytes"] == sum(
+        (tmp_path / "ckpt" / link.path).stat().st_size for link in links
+    )
+    assert told[-1]["stateBytes"] < sum(each["writtenBytes"] for each in told)
 
 
 def test_state_that_was_taken_over_counts(tmp_path):

@@ -14,6 +14,7 @@ from anabranch.compiler.compile import plan_of
 from anabranch.errors import ProgramError, RunError
 from anabranch.runtime import assembly
 from anabranch.runtime.intake import Intake
+from anabranch.runtime.loop import Loop
 from anabranch.state.commits import Commits
 from anabranch.testing import assert_same_as_sequential, programs
 from anabranch.testing import equivalence as kit
@@ -503,7 +504,10 @@ def test_a_runtime_that_stops_too_soon_is_found(monkeypatch):
 
 @pytest.mark.slow
 def test_a_runtime_that_loses_its_state_in_a_crash_is_found(monkeypatch):
-    monkeypatch.setattr(assembly, "_strands", lambda recovered, deployment: {})
+    resume = Loop.resume
+    monkeypatch.setattr(
+        Loop, "resume", lambda self, plans, _, *more: resume(self, plans, {}, *more)
+    )
 
     assert_same_as_sequential(made("fraud"), widths=(2,))
     with pytest.raises(AssertionError, match=r"^sink 'out' differs"):

@@ -99,7 +99,7 @@ class Program:
         trigger: Trigger | None = None,
         checkpoint: str | Path | None = None,
         parallelism: int | Literal["auto"] = "auto",
-        slices: int = 128,
+        slices: int | Literal["auto"] = 128,
         goal: str | timedelta | None = None,
         durability: Durability = "process",
         master: str = "local[*]",
@@ -109,7 +109,11 @@ class Program:
 
         An epoch a second unless `trigger` says otherwise. With a `checkpoint` a later start goes
         on where this one ended; without, all is forgotten at the end. It is a directory, or a place
-        in an object store, such as `s3://bucket/path`. `parallelism` is the number of lanes.
+        in an object store, such as `s3://bucket/path`. `parallelism` is the number of lanes;
+        "auto": as many as the load calls for, up to the number of cores that Spark has or, where
+        its settings give a range of executors, may have. `slices` is into how many
+        parts keyed state is divided for the life of a checkpoint, so the most lanes that there can
+        be; "auto": by the number of cores.
         `durability`: what is committed outlives the process, or a loss of power too. `goal`, a
         latency to aim at, is for queries that share a session.
         """
@@ -119,7 +123,7 @@ class Program:
         _check_trigger(trigger)
         lanes = _lanes(parallelism)
         graph, explanation = self.freeze(), self.explain()
-        timeout, outlets = config.job_timeout(), config.outlets()
+        timeout, outlets, memory = config.job_timeout(), config.outlets(), config.state_memory()
         from anabranch.state.stores import place_of
 
         place = None if checkpoint is None else place_of(checkpoint)
@@ -135,10 +139,11 @@ class Program:
             trigger or epochs(),
             place,
             lanes,
-            slices,
+            _slices(slices, lanes),
             durability,
             job_timeout=timeout,
             outlets=outlets,
+            state=memory,
         )
         return start_on_spark(graph, settings, spark, master, conf or {}, explanation)
 
@@ -160,6 +165,21 @@ def _check_trigger(given: object) -> None:
         return
     message = f"start: trigger must be made by ab.epochs or ab.available_now, got {given!r}"
     raise ProgramError(message, so='write it like ab.epochs("1 s") or ab.available_now()')
+
+
+def _slices(given: object, lanes: int | None) -> int | None:
+    """How many slices; None: to be found."""
+    from anabranch.state.slices import MOST_SLICES
+
+    if given == "auto":
+        return None
+    if not isinstance(given, int) or isinstance(given, bool) or not 1 <= given <= MOST_SLICES:
+        message = f"start: slices must be a number from 1 to {MOST_SLICES}, got {given!r}"
+        raise ProgramError(message, so='or "auto": by the number of cores')
+    if lanes is not None and lanes > given:
+        message = f"start: {lanes} lanes cannot share {given} slices"
+        raise ProgramError(message, so="take more slices or fewer lanes")
+    return given
 
 
 def _lanes(parallelism: object) -> int | None:

@@ -7,7 +7,7 @@ partial aggregates stay apart: a pane and key have a row for each commit that ad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -15,10 +15,9 @@ import polars as pl
 from anabranch.cli.kept_values import processed
 from anabranch.cli.lasting import Lasting
 from anabranch.compiler.plan import HIDDEN
-from anabranch.state.delta import SLICE, Delta
+from anabranch.state.delta import SLICE
 from anabranch.state.description import Facts
-from anabranch.state.layout import Commit, is_snapshot
-from anabranch.state.recovery import read_delta
+from anabranch.state.recovery import read_state
 from anabranch.state.retention import Link
 from anabranch.state.store import Store
 
@@ -41,34 +40,14 @@ class Kept:
     """The slice, the key's columns, then what is kept."""
 
 
-def read_state(
-    store: Store,
-    links: Sequence[Link],
-    commits: Mapping[int, Commit],
-    facts: Facts,
-    lasting: Lasting,
-) -> Kept:
-    """Fold the files of one operator, given in the order of their commits.
+def read_kept(store: Store, links: Sequence[Link], facts: Facts, lasting: Lasting) -> Kept:
+    """Fold the files of one operator.
 
     Raises:
         CheckpointError: One of them is not there, or damaged.
     """
-    deltas = [read_delta(store, link.path) for link in links]
-    frames = newest_of_slices(deltas, links, commits)
+    frames = list(read_state(store, [link.part for link in links]))
     return folded(links[0].operator, frames, facts, lasting)
-
-
-def newest_of_slices(
-    deltas: Sequence[Delta], links: Sequence[Link], commits: Mapping[int, Commit]
-) -> list[pl.DataFrame]:
-    """The rows that count, in order: not those of slices of which a later snapshot has all."""
-    whole: set[int] = set()
-    frames: list[pl.DataFrame] = []
-    for delta, link in zip(reversed(deltas), reversed(links), strict=True):
-        frames.append(delta.frame.filter(~pl.col(SLICE).is_in(list(whole))))
-        if is_snapshot(link.path):
-            whole |= commits[link.number].slices_of(link.operator, link.lane)
-    return frames[::-1]
 
 
 def folded(operator: str, frames: Sequence[pl.DataFrame], facts: Facts, lasting: Lasting) -> Kept:

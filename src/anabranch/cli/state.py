@@ -11,7 +11,7 @@ from typing import Any
 from anabranch.cli.checkpoints import Seen, Source, look, place, seen
 from anabranch.cli.export import Exported, export
 from anabranch.cli.failure import told as failure
-from anabranch.cli.kept import Kept, read_state
+from anabranch.cli.kept import Kept, read_kept
 from anabranch.cli.kept_values import as_text
 from anabranch.cli.lasting import Lasting
 from anabranch.cli.live import size
@@ -19,7 +19,7 @@ from anabranch.cli.verify import Checked, verify
 from anabranch.observe.shown import moment
 from anabranch.state.delta import SLICE
 from anabranch.state.description import Facts
-from anabranch.state.layout import STATE, Commit, delta_of
+from anabranch.state.layout import STATE, delta_of
 from anabranch.state.recovery import Recovered, read_description, recover
 from anabranch.state.retention import Link
 from anabranch.state.store import Store
@@ -146,9 +146,8 @@ class _Opened:
 
     def read(self, name: str, links: Sequence[Link]) -> Kept:
         facts = self.operators.get(name, {})
-        commits: dict[int, Commit] = {each.number: each for each in self.found.history}
         lasting = Lasting.of(facts, self.found.commit)
-        return read_state(self.store, links, commits, facts, lasting)
+        return read_kept(self.store, links, facts, lasting)
 
 
 def _states(store: Store) -> Iterator[Kept]:

@@ -19,7 +19,6 @@ from anabranch.state.layout import (
     Lease,
     Metadata,
     commit_path,
-    is_snapshot,
     lease_path,
     number_of,
     published_path,
@@ -177,21 +176,22 @@ def _misplaced(delta: Delta, link: Link, commit: Commit) -> Iterator[str]:
             f"{link.path}: it is of {delta.operator} in lane {delta.lane}, and {commit.path} "
             f"names it for {link.operator} in lane {link.lane}"
         )
-    if delta.last > commit.last or delta.last < commit.first:
+    # What holds all of some slices is named when it is there, which may be commits later.
+    if delta.last > commit.last or (delta.last < commit.first and not link.whole):
         yield f"{link.path}: it ends with epoch {delta.last}, and {commit.path} is of other epochs"
-    strange = delta.index.keys() - commit.slices_of(link.operator, link.lane)
+    strange = delta.index.keys() - link.slices
     if strange and delta.slice_key is not None:
         some = ", ".join(map(str, sorted(strange)[:5]))
         yield f"{link.path}: it has rows of slices that lane {link.lane} does not own: {some}"
 
 
 def _torn(deltas: Sequence[Delta]) -> Iterator[str]:
-    """Where a lane's deltas do not follow one another."""
-    for older, newer in pairwise(deltas):
-        if is_snapshot(newer.path):
-            continue
-        if newer.parent != older.id or newer.first <= older.last:
+    """Where a lane's deltas do not follow one another.
+
+    Between them may be epochs that are in snapshots, or in which other lanes had its slices.
+    """
+    changes = sorted((each for each in deltas if each.kind == "delta"), key=lambda each: each.last)
+    for older, newer in pairwise(changes):
+        follows = newer.first == older.last + 1 and newer.parent is not None
+        if newer.first <= older.last or (follows and newer.parent != older.id):
             yield f"{newer.path}: it follows {newer.parent}, not {older.path}, which is before it"
-    first = deltas[0]
-    if first.parent is not None:
-        yield f"{first.path}: it follows {first.parent}, which no commit names"

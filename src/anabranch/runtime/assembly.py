@@ -16,7 +16,7 @@ from uuid import uuid4
 from anabranch.clock import Clock
 from anabranch.compiler.compile import plan_of
 from anabranch.compiler.staged import Stage, StagedPlan
-from anabranch.config import Outlets
+from anabranch.config import Outlets, StateMemory
 from anabranch.epoch.bundles import Bundles
 from anabranch.epoch.machine import Known, Machine, Rules
 from anabranch.epoch.protocol import Offer
@@ -38,7 +38,6 @@ from anabranch.runtime.facts import describe, divided
 from anabranch.runtime.intake import Intake
 from anabranch.runtime.loop import Loop, Ways
 from anabranch.runtime.merging import MERGE_ABOVE
-from anabranch.runtime.payload import Strand
 from anabranch.runtime.tables import Tables
 from anabranch.scheduling.session_machine import First
 from anabranch.state.commit import CommitMachine
@@ -48,7 +47,7 @@ from anabranch.state.description import Description
 from anabranch.state.layout import EpochPlan
 from anabranch.state.object_store import ObjectStore
 from anabranch.state.recovery import Recovered, read_delta, read_description
-from anabranch.state.slices import Owners
+from anabranch.state.slices import MOST_SLICES, Owners, slices_for
 from anabranch.state.store import Store
 from anabranch.state.stores import Place, store_at
 
@@ -63,7 +62,8 @@ class Settings:
     checkpoint: Place | None = None
     lanes: int | None = None
     """None: as many as tasks run at a time."""
-    slices: int = 128
+    slices: int | None = 128
+    """None: as many as the cores call for, or as the checkpoint has."""
     durability: Durability = "process"
     keep: int | None = 100
     """Commits that can be gone back to; None: all."""
@@ -81,6 +81,8 @@ class Settings:
     """Whose work goes first."""
     outlets: Outlets = field(default_factory=Outlets)
     """Where it tells of itself."""
+    state: StateMemory = field(default_factory=StateMemory)
+    """How much of its state is in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +130,12 @@ def assemble(
             run_id=run_id,
         )
         stack.callback(commits.close)
-        exchange = exchange_directory()
-        stack.callback(exchange.remove)
-        deployment = _deployment(plan, settings, executor, commits.run, root, exchange.path)
+        settings = replace(settings, slices=settings.slices or _slices(recovered, executor))
+        exchange = _exchange(stack)
+        deployment = _deployment(plan, settings, executor, commits.run, root, exchange)
         program = describe(plan, [stage.task for stage in deployment.stages])
         kinds = {op.name: op.kind for op in graph.operators}
-        change = _change(recovered, store, Now(program, kinds, settings.slices))
+        change = _change(recovered, store, Now(program, kinds, deployment.owners.slices))
         dropped = _dropped(recovered, change.kept, program, deployment)
         recovered = _without(recovered, dropped)
         past = _Past.of(recovered)
@@ -184,11 +186,26 @@ def _checkpoint(settings: Settings, stack: ExitStack) -> Place:
     return root
 
 
+def _exchange(stack: ExitStack) -> Path:
+    """Where rows are exchanged meanwhile."""
+    found = exchange_directory()
+    stack.callback(found.remove)
+    return found.path
+
+
+def _slices(recovered: Recovered, executor: Executor) -> int:
+    """How many there are in the checkpoint, or else should be."""
+    known = () if recovered.commit is None else recovered.commit.owners
+    most = executor.most_slots if executor.most_slots <= MOST_SLICES else executor.slots
+    return len(known) or slices_for([most])
+
+
 def _deployment(
     plan: StagedPlan, settings: Settings, executor: Executor, run: int, root: Place, exchange: Path
 ) -> Deployment:
     graph, tasks = plan.graph, lower(plan)
     lanes = settings.lanes or executor.slots if plan.stages else 1
+    assert settings.slices is not None
     owners = Owners.spread(slices=settings.slices, lanes=lanes)
     stages = tuple(
         LaneStage(task, stage.level, stage.key)
@@ -211,6 +228,7 @@ def _deployment(
         exchange=exchange,
         checkpoint=root,
         durability=settings.durability,
+        state=settings.state,
     )
 
 
@@ -310,11 +328,22 @@ def _loop(  # noqa: PLR0913, PLR0917 - all that a loop is made of
     if trigger.bounded:
         for intake in intakes.values():
             intake.freeze_end()
-    ways = Ways(settings.bundles, settings.first, settings.merge_above, settings.job_timeout)
+    auto = settings.lanes is None and executor.elastic
+    ways = Ways(
+        settings.bundles,
+        settings.first,
+        settings.merge_above,
+        settings.job_timeout,
+        rules.every,
+        auto and bool(deployment.stages),
+    )
     loop = Loop(deployment, executor, commits, machine, intakes, clock, tables, ways, blame)
     versions = {plan.epoch: plan.tables for plan in recovered.plans}
-    same = recovered.commit is not None and recovered.commit.owners == deployment.owners.of
-    loop.resume(plans, _strands(recovered, deployment), same=same, tables=versions)
+    running = [name for stage in deployment.stages for name in stage.task.operators]
+    links = {name: recovered.chains.get(name, ()) for name in running}
+    chain = {name: tuple(link.part for link in found) for name, found in links.items() if found}
+    version = 0 if recovered.commit is None else recovered.commit.version
+    loop.resume(plans, chain, versions, version)
     return loop
 
 
@@ -370,13 +399,3 @@ def _offer(plan: EpochPlan) -> Offer:
     return Offer(
         plan.offsets, frozenset(plan.finished), hint, more=False, idle=frozenset(plan.idle)
     )
-
-
-def _strands(recovered: Recovered, deployment: Deployment) -> dict[int, dict[str, Strand]]:
-    """The files of the state, by the lane that wrote them and the operator that they are of."""
-    strands: dict[int, dict[str, Strand]] = {}
-    for operator in (name for stage in deployment.stages for name in stage.task.operators):
-        for link in recovered.chains.get(operator, ()):
-            mine = strands.setdefault(link.lane, {})
-            mine[operator] = (*mine.get(operator, ()), link.path)
-    return strands

@@ -53,6 +53,8 @@ class CarriedReference:
     attempt: str
     places: Mapping[int, tuple[int, int]]
     """Length and checksum of the blob, by lane; a lane without a part is absent."""
+    node: str = ""
+    """Where it was made; whoever hands it over says so."""
 
     def as_json(self) -> dict[str, Any]:
         """As a value for `json.dumps`."""
@@ -64,7 +66,8 @@ class CarriedReference:
         """The reference that such a value stands for."""
         places = {int(lane): (int(size), int(crc)) for lane, (size, crc) in value["places"].items()}
         names = ("shipment", "run", "epoch", "map", "attempt")
-        return cls(**{name: value[name] for name in names}, places=places)
+        named = {name: value[name] for name in names}
+        return cls(**named, places=places, node=value.get("node", ""))
 
     @property
     def file(self) -> str:

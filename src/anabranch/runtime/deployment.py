@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 from uuid import uuid4
 
+from anabranch.config import StateMemory
 from anabranch.connectors.base import Sink, Source
 from anabranch.kernels.head_task import HeadTask
 from anabranch.kernels.lane_task import LaneTask
@@ -74,6 +75,8 @@ class Deployment:
     exchange: Path
     checkpoint: Place
     durability: Durability
+    state: StateMemory = field(default_factory=StateMemory)
+    """How much of it lanes have in memory."""
 
     @property
     def levels(self) -> int:
@@ -85,6 +88,10 @@ class Deployment:
         """The operators with state that run in one lane, whatever the width."""
         alone = (stage.task.operators for stage in self.stages if stage.key is None)
         return tuple(operator for operators in alone for operator in operators)
+
+    def slices_of(self, stage: LaneStage, lane: int) -> frozenset[int] | None:
+        """The slices of a stage's state that a lane has; None: it has all there is."""
+        return None if stage.key is None else frozenset(self.owners.slices_of(lane))
 
     def number(self, source: str) -> int:
         """The place of a source among the inputs."""
@@ -99,9 +106,12 @@ class Deployment:
 
     def with_lanes(self, lanes: int) -> Deployment:
         """The same query at another width."""
-        owners = Owners.spread(slices=self.owners.slices, lanes=lanes)
+        return self.with_owners(self.owners.moved_to(lanes))
+
+    def with_owners(self, owners: Owners) -> Deployment:
+        """The same query with slices in other lanes."""
         inputs = tuple(replace(each, head=each.head.route(owners)) for each in self.inputs)
-        return replace(self, id=uuid4().hex, lanes=lanes, owners=owners, inputs=inputs)
+        return replace(self, id=uuid4().hex, lanes=owners.lanes, owners=owners, inputs=inputs)
 
     def clean(self, *, before: int) -> None:
         """Remove the exchanged parts of what was cut before this ticket."""

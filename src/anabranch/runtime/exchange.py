@@ -124,6 +124,8 @@ class Reference:
     map: int
     places: Mapping[int, tuple[int, int]]
     """Offset of the header and length of the blob, by lane; a lane without a part is absent."""
+    node: str = ""
+    """Where it was made; whoever hands it over says so."""
 
     def as_json(self) -> dict[str, Any]:
         """As a value for `json.dumps`."""
@@ -134,13 +136,15 @@ class Reference:
             "epoch": self.epoch,
             "map": self.map,
             "places": places,
+            "node": self.node,
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Reference:
         """The reference that such a value stands for."""
         places = {int(lane): (int(at), int(size)) for lane, (at, size) in value["places"].items()}
-        return cls(value["path"], value["run"], value["epoch"], value["map"], places)
+        made = (value["path"], value["run"], value["epoch"], value["map"])
+        return cls(*made, places, value.get("node", ""))
 
     @property
     def size(self) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
 from anabranch.runtime.deployment import Deployment
+from anabranch.runtime.ground import Ground
 from anabranch.runtime.payload import HeadDone, HeadItem, LaneDone, LaneJob, MergeDone, MergeItem
 
 
@@ -30,15 +32,63 @@ class CycleResult:
     lanes: Mapping[int, LaneDone]
     merges: Sequence[MergeDone] = ()
 
+    @property
+    def died(self) -> bool:
+        """Whether a lane's process ended while it was at its stages: the others' work stands.
+
+        One that had nothing to do but for later is no trouble to anybody now.
+        """
+        return any(done.died and done.missing for done in self.lanes.values())
+
 
 class Executor(Protocol):
     """Runs the tasks of a cycle and waits for them."""
 
-    slots: int
-    """How many tasks run at a time."""
+    elastic: bool
+    """Whether lanes may come and go while those that are there work."""
 
-    def deploy(self, deployment: Deployment) -> None:
-        """Tell all processes about a query; later runs are of this deployment."""
+    @property
+    def slots(self) -> int:
+        """How many tasks run at a time now; may change from cycle to cycle."""
+        ...
+
+    @property
+    def fewest_slots(self) -> int:
+        """How many are never let go."""
+        ...
+
+    @property
+    def most_slots(self) -> int:
+        """How many could be had by asking; as many as there are, where nobody can be asked."""
+        ...
+
+    def want(self, slots: int) -> bool:
+        """Ask for so many in all, or let go of what is more; says whether anybody can be asked.
+
+        Does not wait. They come later, or never; none goes where lanes still are.
+        """
+        ...
+
+    def ground(self) -> Ground:
+        """Where lanes are now; whoever runs jobs asks, between two of them."""
+        ...
+
+    def deploy(self, deployment: Deployment, was: Sequence[int] | None = None) -> None:
+        """Tell all processes about a query; later runs are of this deployment.
+
+        `was` has for each of its lanes which one it was before, where they change numbers.
+        """
+        ...
+
+    def reserve(self, lanes: int) -> bool:
+        """Have so many lanes, or more, of the deployment: beside its own some with replicas.
+
+        Returns whether they can be had, as `elastic` says.
+        """
+        ...
+
+    def start(self, lanes: Sequence[int]) -> Future[None]:
+        """Start the processes of lanes that were reserved, beside what runs."""
         ...
 
     def warm_up(self) -> None:

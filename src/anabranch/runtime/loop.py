@@ -7,6 +7,7 @@ what was planned is run again with the same offsets.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -42,14 +43,17 @@ from anabranch.kernels.failures import as_json
 from anabranch.kernels.stateless.python_rows import records_of
 from anabranch.observe.checkpoint import COMMITTED_AT
 from anabranch.observe.facts import Facts, Look
+from anabranch.runtime.advice import advice
 from anabranch.runtime.blame import Blame
 from anabranch.runtime.deployment import Deployment, Input
+from anabranch.runtime.elasticity import Elasticity, Seen
 from anabranch.runtime.executor import CycleResult, Executor, JobFailed
 from anabranch.runtime.intake import Intake
 from anabranch.runtime.isolation import Poison, poison_in_heads, poison_in_lanes
 from anabranch.runtime.merging import MERGE_ABOVE, Merging
-from anabranch.runtime.payload import HeadDone, HeadItem, LaneDone, LaneJob, MergeItem, Strand
+from anabranch.runtime.payload import Chain, HeadDone, HeadItem, LaneDone, LaneJob, MergeItem
 from anabranch.runtime.progress import Brought, Job, progress_of
+from anabranch.runtime.shape import Shape
 from anabranch.runtime.state_sizes import StateSizes
 from anabranch.runtime.stopwatch import Stopwatch
 from anabranch.runtime.tables import Tables
@@ -80,6 +84,10 @@ class Ways:
     first: First = First.LANES
     merge_above: int = MERGE_ABOVE
     job_timeout: float | None = None
+    every: float = 0.0
+    """Seconds between two epochs."""
+    auto: bool = False
+    """Whether the width follows the load."""
 
 
 @dataclass(slots=True)
@@ -114,35 +122,39 @@ class Loop:
         blame: Blame,
     ) -> None:
         """Everything is given: nothing here decides."""
-        self._deployment, self._executor, self._commits = deployment, executor, commits
+        self._executor, self._commits = executor, commits
         self._machine, self._intakes, self._clock, self._blame = machine, intakes, clock, blame
         self._session = SessionMachine(executor.slots, heads=executor.slots, first=ways.first)
         self._bundles, self._tables = ways.bundles or EvenBundles(executor.slots), tables
-        self._row_limit = RowLimit()
-        self._under_way, self._sizes = UnderWay(deployment), StateSizes(deployment.checkpoint)
+        self._row_limit, self._even_bundles = RowLimit(), ways.bundles is None
+        self._under_way, self._waiting = UnderWay(deployment), list[Group]()
+        self._sizes = StateSizes(deployment.checkpoint)
         self._merging = Merging(self._under_way, ways.merge_above)
-        self._waiting: list[Group] = []
         self._job_timeout, self._deaths = ways.job_timeout, 0
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="anabranch-job")
-        self._width: int | None = None
-        self._forced = False
-        self._at = _Moments(clock.elapsed(), clock.elapsed())
-        self._cut_at: dict[int, float] = {}
-        """By ticket."""
-        self._watch, self._tasks = Stopwatch(clock), Stopwatch(clock)
+        elastic = Elasticity(ways.every, executor.slots, auto=ways.auto)
+        self._shape = Shape(deployment, executor, self._under_way, elastic)
+        self._forced, self._at = False, _Moments(clock.elapsed(), clock.elapsed())
+        self._cut_at, self._watch = dict[int, float](), Stopwatch(clock)
+        """The former by ticket."""
+        self._tasks = Stopwatch(clock)
         self._looks: dict[str, Look] = dict.fromkeys(intakes, Look())
-        self._jobs = 0
-        """Since the last commit."""
+        self._jobs, self._fetched = 0, Counter[str]()
+        """Since the last commit; and bytes, by where tasks got them from."""
         self._seen = self._facts()
         self._deadly: str | None = None
         """The source whose next cut is one at which the run dies."""
         self._doomed: int | None = None
         """The ticket before whose commit it does."""
-        self._rescaled: Callable[[], None] | None = None
-        self._asking: list[Callable[[], None]] = []
-        self._catching_up: list[tuple[int, Callable[[], None]]] = []
+        # Whom to tell of the first commit at the width that was asked for last.
+        self._asking = list[Callable[[], None]]()
+        self._catching_up = list[tuple[int, Callable[[], None]]]()
         self.over = False
         self.on_progress: Callable[[dict[str, Any]], None] = lambda _: None
+
+    @property
+    def _deployment(self) -> Deployment:
+        return self._shape.deployment
 
     @property
     def checkpoint(self) -> Place:
@@ -157,19 +169,19 @@ class Loop:
     def resume(
         self,
         plans: Mapping[int, tuple[str, Offer]],
-        strands: Mapping[int, Mapping[str, Strand]],
-        *,
-        same: bool,
+        chain: Chain,
         tables: Mapping[int, Mapping[str, str]] | None = None,
+        version: int = 0,
     ) -> None:
-        """Go on from a checkpoint: its planned epochs, and its state as files by lane.
+        """Go on from a checkpoint: its planned epochs, and the files that its state is made of.
 
-        At the same width every lane takes its own files; at another all take from all. `tables`
-        are the versions of lookup tables that hold for the planned epochs.
+        `tables` are the versions of lookup tables that hold for the planned epochs, `version` is
+        that of the last configuration.
         """
+        self._shape.resume(version)
         for epoch, (source, offer) in plans.items():
             self._under_way.cut(epoch, source, offer, (tables or {}).get(epoch, {}))
-        self._under_way.resume(strands, same=same)
+        self._under_way.resume(chain)
         self._cut_at = dict.fromkeys(plans, self._clock.elapsed())
         self._seen = self._facts()
 
@@ -188,11 +200,10 @@ class Loop:
         self._tell()
         if self.over:
             return True
-        if self._width is not None and self._machine.idle and not self._waiting:
-            self._widen(self._width)
+        self._forced |= self._shape.look(self._at_rest, self._is_idle)
         planned = self._plan()
         cycle = self._session.choose(self._machine.ready())
-        if not cycle and not self._merging.pending:
+        if not cycle and not self._merging.pending and not self._shape.beside:
             done = self._commit_waiting() or planned
             if not done:
                 self._refuse_standstill()
@@ -200,14 +211,17 @@ class Loop:
         self._machine.take(*cycle.works)
         self._run(cycle)
         self._refuse_standstill()
-        return True
+        # For replicas and copies alone there is no hurry: they need the cores themselves.
+        return bool(cycle or planned or self._merging.pending or self._shape.turning)
 
     def _run(self, cycle: Cycle) -> None:
         """One cycle's job; while it runs, what the one before it brought is committed."""
         began = self._at.job = self._clock.elapsed()
+        self._look_round()
         items = self._under_way.head_items(cycle.heads, self._intakes, self._bundles)
         heads = _divided(items, self._executor.slots)
         lanes = self._under_way.lane_jobs(cycle.lanes, self._rows_before(cycle.lanes))
+        lanes = self._shape.jobs(lanes)
         pending = self._submit(heads, lanes, self._merging.pending)
         self._seen = self._facts()
         self._commit_waiting()
@@ -219,11 +233,31 @@ class Loop:
         if cycle.lanes or not self._deployment.stages:
             self._at.worked = self._clock.elapsed()
         self._absorb(cycle, outcome, Job(heads, took))
+        if cycle.lanes and isinstance(outcome, CycleResult):
+            self._stretch(outcome, took)
         rows = [self._rows(work.ticket) for work in cycle.heads]
         self._bundles = self._bundles.learn(sum(rows), self._clock.elapsed() - began)
         self._row_limit = self._row_limit.learn(max(rows, default=0), sum(rows), took)
         waiting = sum(1 for work in self._machine.ready() if not isinstance(work, LaneWork))
         self._session = self._session.learn(cycle, self._clock.elapsed() - began, waiting)
+
+    def _stretch(self, outcome: CycleResult, took: float) -> None:
+        """Have slices change lanes, or lanes come or go, where the last cycles say so."""
+        backlog = sum(self._rows(ticket) for ticket in self._machine.tickets)
+        rows = sum(done.rows for done in outcome.heads)
+        more = any(look.rows for look in self._looks.values())
+        heads = sum(sum(done.spent.values()) for done in outcome.heads)
+        seen = Seen(outcome.lanes, took, rows, backlog, more, heads)
+        if not self.over:
+            self._shape.learn(seen)
+
+    def _look_round(self) -> None:
+        """See how many slots there are now: executors come and go."""
+        slots = self._shape.slots()
+        if slots != self._session.slots:
+            self._session = replace(self._session, slots=slots)
+            if self._even_bundles:
+                self._bundles = EvenBundles(slots)
 
     def facts(self) -> Facts:
         """What is known of the query now; safe from any thread, and never waits."""
@@ -265,9 +299,14 @@ class Loop:
         """Plan nothing more; with `drain` finish what is planned."""
         self._tell(StopAsked(drain))
 
-    def rescale(self, lanes: int, reached: Callable[[], None]) -> None:
-        """Go on with so many lanes from the first epoch not yet planned; call at its commit."""
-        self._width, self._rescaled = lanes, reached
+    def rescale(self, lanes: int, reached: Callable[[], None], *, drained: bool = False) -> None:
+        """Go on with so many lanes as soon as it can be; call at the first commit there.
+
+        That is when those who are to get slices have most of their state. Who asks while a change
+        is under way has the last word; those who asked before him are told when he is. `drained`,
+        it is from the first epoch on that is not planned yet: no other is planned before it holds.
+        """
+        self._shape.rescale(lanes, reached, drained=drained)
 
     def when_caught_up(self, reached: Callable[[], None]) -> None:
         """Call when all that the source holds at the next look is committed."""
@@ -284,8 +323,8 @@ class Loop:
     # Planning
 
     def _plan(self) -> bool:
-        if self._width is not None:
-            return False
+        if self._shape.turning:
+            return False  # it is over in a cycle or two
         found = [self._plan_from(name) for name in self._intakes]
         if all(caught_up for _, caught_up in found):
             self._promise()
@@ -345,12 +384,13 @@ class Loop:
         for _, reached in kept:
             reached()
 
-    def _widen(self, lanes: int) -> None:
-        """Change the width between epochs: every new lane takes its slices from all old ones."""
-        self._deployment = self._deployment.with_lanes(lanes)
-        self._executor.deploy(self._deployment)
-        self._under_way.widen(self._deployment)
-        self._width, self._forced = None, True
+    def _at_rest(self) -> bool:
+        """Commit what can be; whether nothing is left that was done."""
+        self._commit_waiting()
+        return not self._waiting
+
+    def _is_idle(self) -> bool:
+        return self._machine.idle and not self._waiting
 
     def _tell(self, *events: Event) -> list[Command]:
         commands = self._machine.handle(*events)
@@ -371,7 +411,7 @@ class Loop:
                     self.over = True
                 case Fail(reason, attempts):
                     message = f"the query failed {attempts} times in a row"
-                    raise RunError(message, why=reason)
+                    raise RunError(message, why=reason, so=advice(reason))
         return commands
 
     def _plan_of(
@@ -385,6 +425,7 @@ class Loop:
             finished=tuple(offer.finished),
             hint=offer.hint,
             lanes=self._deployment.lanes,
+            owners=self._shape.configuration.version,
             memory=self._deployment.inputs[self._deployment.number(source)].source.memory(),
             tables=tables,
         )
@@ -429,25 +470,43 @@ class Loop:
 
     def _absorb(self, cycle: Cycle, result: CycleResult | JobFailed, job: Job) -> None:
         if isinstance(result, JobFailed):
-            self._deaths = self._deaths + 1 if result.died else 0
+            self._shape.failed()
             self._again(cycle, str(result))
-            if self._deaths == ISOLATE_AFTER:
-                self._isolate(cycle, result)
-                self._deaths = 0
+            self._mind_death(cycle, result)
             return
-        self._deaths = 0
+        self._shape.take(result)
         self._refuse_errors(result)
         self._count("head", result.heads)
         self._count("lane", list(result.lanes.values()))
+        for each in [done.fetched for done in result.lanes.values()]:
+            self._fetched.update(each)
+        for each in [done.fetched for done in result.merges]:
+            self._fetched.update(each)
         self._watch.add("spark", job.overhead(result, self._executor.slots))
         self._merging.take(result.merges)
-        if self._under_way.lost(result.lanes):
+        if self._under_way.lost(result.lanes) or result.died:
             self._take_heads(cycle, result.heads)
-            lanes = tuple(work.epoch for work in cycle.lanes)
-            self._tell(WorkFailed((), lanes, "a process lost its state", counts=False))
+            self._lanes_again(cycle, result)
             return
+        self._deaths = 0
         self._take_lanes(cycle, result.lanes)
         self._take_heads(cycle, result.heads)
+        self._shape.agree(result)
+
+    def _lanes_again(self, cycle: Cycle, result: CycleResult) -> None:
+        """Have lanes take their epochs again: some did not have their state, or died."""
+        lanes = tuple(work.epoch for work in cycle.lanes)
+        why = "a lane's process ended" if result.died else "a process lost its state"
+        self._tell(WorkFailed((), lanes, why, counts=result.died))
+        if result.died:
+            self._mind_death(replace(cycle, heads=()), JobFailed(why, died=True))
+
+    def _mind_death(self, cycle: Cycle, failure: JobFailed) -> None:
+        """Ask whether a record is why, where processes end again and again."""
+        self._deaths = self._deaths + 1 if failure.died else 0
+        if self._deaths == ISOLATE_AFTER:
+            self._isolate(cycle, failure)
+            self._deaths = 0
 
     def _rows(self, ticket: int) -> int:
         return sum(done.rows for done in self._under_way[ticket].heads.values())
@@ -478,7 +537,7 @@ class Loop:
     def _trial(self, heads: list[HeadItem], lanes: dict[int, LaneJob]) -> CycleResult | None:
         outcome = self._outcome(self._submit([heads] if heads else [], lanes, ()))
         if not isinstance(outcome, JobFailed):
-            return outcome
+            return None if outcome.died else outcome
         if not outcome.died:
             raise outcome
         return None
@@ -498,7 +557,7 @@ class Loop:
     def _take_lanes(self, cycle: Cycle, lanes: Mapping[int, LaneDone]) -> None:
         if not cycle.lanes:
             return
-        for done in (each for lane in lanes.values() for each in lane.stages):
+        for done in lanes.values():
             self._sizes.note(done)
         for group in self._under_way.take_lanes(cycle.lanes, lanes):
             self._waiting.append(group)
@@ -547,10 +606,12 @@ class Loop:
             owners=deployment.owners.of if deployment.stages else (),
             lanes=deployment.lanes if deployment.stages else 0,
             deltas={operator: dict(lanes) for operator, lanes in group.deltas.items()},
+            snapshots={operator: dict(paths) for operator, paths in group.snapshots.items()},
             staged=staged,
             statistics={COMMITTED_AT: int(self._clock.now() * 1_000_000)},
             quarantined=self._quarantined(group),
             undivided=deployment.undivided,
+            version=self._shape.configuration.version if deployment.stages else 0,
         )
         with self._watch("commitOffsets"):
             self._commits.commit(commit)
@@ -566,9 +627,7 @@ class Loop:
         deployment.clean(before=oldest)
         self._executor.forget(oldest)
         self._keep_promises()
-        if self._rescaled is not None and self._width is None:
-            self._rescaled()
-            self._rescaled = None
+        self._shape.committed()
 
     def _quarantined(self, group: Group) -> dict[str, dict[Partition, tuple[int, ...]]]:
         """The records that were passed over in these epochs, by source and partition."""
@@ -596,8 +655,12 @@ class Loop:
             late=sum(done.late for done in dones),
             letters=sum(done.letters for done in dones) + sum(done.letters for done in read),
             changed=group.changed,
+            origins=group.origins,
+            scaling=self._shape.because,
+            backups=self._shape.backups,
             written=group.written,
             state=self._sizes.of(self._under_way.files()),
+            held=self._sizes.held(self._deployment.lanes),
             seconds=seconds,
             latencies=latencies,
             spent=self._watch.take(),
@@ -606,7 +669,9 @@ class Loop:
             under_way=len(self._machine.tickets) - len(group.works),
             failures=self._machine.statistics().failures,
             sources=self._facts().sources,
+            fetched=dict(self._fetched),
         )
+        self._fetched.clear()
         return progress_of(self._deployment, commit, brought)
 
 

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from anabranch.epoch.protocol import LaneWork
 from anabranch.runtime.exchange import BLOB, Reference
+from anabranch.runtime.locality import nearest
 from anabranch.runtime.payload import MergeDone, MergeItem
 from anabranch.runtime.tasks import merged
 from anabranch.runtime.under_way import Group, UnderWay
@@ -43,8 +44,10 @@ class Merging:
                 parts = self._parts(sink, work)
                 if any(BLOB in part for part in parts):
                     continue  # the driver has it anyway
-                if sum(Reference.from_json(part).size for part in parts) > self._above:
-                    item = MergeItem(sink, work.epoch, parts, uuid4().hex)
+                references = [Reference.from_json(part) for part in parts]
+                if sum(each.size for each in references) > self._above:
+                    near = nearest([(each.node, each.size) for each in references])
+                    item = MergeItem(sink, work.epoch, parts, uuid4().hex, near)
                     self._pending[sink, work.epoch] = item
 
     def take(self, dones: Iterable[MergeDone]) -> None:

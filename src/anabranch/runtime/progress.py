@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, get_args
 
 from anabranch.epoch.machine import Container
 from anabranch.epoch.watermarks import END_OF_TIME
@@ -13,7 +13,9 @@ from anabranch.observe.facts import SourceFacts
 from anabranch.observe.shown import instant
 from anabranch.runtime.deployment import Deployment
 from anabranch.runtime.executor import CycleResult
-from anabranch.runtime.payload import HeadItem
+from anabranch.runtime.locality import Fetched
+from anabranch.runtime.payload import HeadItem, Origin
+from anabranch.runtime.state_sizes import Held
 from anabranch.state.layout import Commit, is_snapshot
 
 _WHERE = {
@@ -27,6 +29,8 @@ _WHERE = {
     "idle": ("idle",),
 }
 """Where time goes, and under which names the driver and the tasks count it."""
+
+_NOWHERE = Fetched().take()
 
 _OURS = ("spark", "idle")
 """What is counted beside Spark's own durations."""
@@ -47,10 +51,16 @@ class Brought:
     """Records that failed and were left out, as `on_error` says."""
     changed: Mapping[str, int]
     """Rows of state, by operator."""
+    origins: Mapping[str, int]
+    """How many slices of state were gone on from, by where it came from."""
+    scaling: str
+    """What was decided last of lanes and slices, and why; nothing: nothing was."""
     written: Mapping[str, int]
     """Bytes of the files that say so, by operator."""
     state: Mapping[str, int]
     """Bytes of the files that all of it would be made of again, by operator."""
+    held: Mapping[str, Held]
+    """What lanes have of it, by operator."""
     seconds: float
     """Since the commit before."""
     latencies: Sequence[float]
@@ -59,12 +69,16 @@ class Brought:
     """By the driver, on what."""
     tasks: Mapping[str, float]
     """By all tasks together, on what."""
+    backups: Mapping[str, int]
+    """Of copies that lanes keep of others' state: how many there are, and are to be made."""
     jobs: int
     under_way: int
     """Epochs that are cut and not committed."""
     failures: int
     """In a row, just now."""
     sources: Sequence[SourceFacts]
+    fetched: Mapping[str, int] = field(default_factory=dict)
+    """Bytes that tasks got of what others had made, by where that was."""
 
     @property
     def rows(self) -> dict[str, int]:
@@ -123,6 +137,10 @@ def progress_of(deployment: Deployment, commit: Commit, brought: Brought) -> dic
             "lateRows": brought.late,
             "failedRows": brought.letters,
             "latencyMs": [_ms(each) for each in brought.latencies],
+            "scaling": brought.scaling,
+            "backups": dict(brought.backups),
+            "slicesFrom": {name: brought.origins.get(name, 0) for name in get_args(Origin)},
+            "bytesFrom": {**_NOWHERE, **brought.fetched},
             "timeMs": where_time_went({**brought.spent, **brought.tasks}),
             "tasksMs": _in_ms(brought.tasks),
             "sources": {each.name: _held(each, brought.at) for each in brought.sources},
@@ -179,16 +197,20 @@ def _event_time(commit: Commit, brought: Brought) -> dict[str, str]:
 
 
 def _operator(name: str, commit: Commit, brought: Brought) -> dict[str, Any]:
-    paths = commit.deltas[name].values()
+    deltas = commit.deltas[name].values()
+    paths = (*deltas, *commit.snapshots.get(name, ()))
+    held = brought.held.get(name, Held())
     return {
         "operatorName": name,
         "numRowsUpdated": brought.changed.get(name, 0),
+        "memoryUsedBytes": held.memory,
         "numShufflePartitions": commit.lanes,
-        "numStateStoreInstances": len(paths),
+        "numStateStoreInstances": len(deltas),
         "customMetrics": {
             "writtenBytes": brought.written.get(name, 0),
             "snapshots": sum(map(is_snapshot, paths)),
             "stateBytes": brought.state.get(name, 0),
+            "diskBytes": held.disk,
         },
     }
 

@@ -6,10 +6,10 @@ decides what runs, and nothing waits.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import uuid4
 
 from anabranch.epoch.bundles import Bundles
@@ -19,22 +19,29 @@ from anabranch.kernels.letters import Origins, Split
 from anabranch.runtime.deployment import Deployment
 from anabranch.runtime.intake import Intake
 from anabranch.runtime.payload import (
+    Chain,
     EpochDone,
     HeadDone,
     HeadItem,
+    Heritage,
     LaneDone,
     LaneItem,
     LaneJob,
     StageDone,
     StageJob,
-    Strand,
-    Strands,
 )
 from anabranch.runtime.tasks import BEGIN, SPLIT_ROWS
-from anabranch.state.layout import delta_of
+from anabranch.state.chain import Part, due, needed
+from anabranch.state.slices import Owners
 
-SNAPSHOT_AFTER = 32
-"""Deltas of a lane before its whole state is written: as many files are read at a recovery."""
+ROUND = 32
+"""Deltas of a lane in which each of its slices is written anew once: a recovery reads no more."""
+
+_REMEMBERED = 4096
+"""Deltas of a lane that are remembered: a replica that takes long goes on behind where it began."""
+
+Since: TypeAlias = Callable[[int, int, int], str | None]
+"""The replica of what one lane of a stage had that another has at hand."""
 
 
 @dataclass(slots=True)
@@ -50,6 +57,8 @@ class EpochUnderWay:
     """Each with the index of its partition, once they are planned."""
     heads: dict[int, HeadDone] = field(default_factory=dict)
     """By split."""
+    routed: Owners | None = None
+    """Which lane each slice was in when its heads ran."""
     lanes: dict[tuple[int, int], EpochDone] = field(default_factory=dict)
     """By stage and lane."""
     without: dict[int, tuple[int, ...]] = field(default_factory=dict)
@@ -67,20 +76,50 @@ class EpochUnderWay:
 
 @dataclass(slots=True)
 class _Lane:
-    """The state of a stage in a lane: its version, and the files it can be made of again."""
+    """The state of a stage in a lane: its version, and what it is made of again."""
 
+    slices: frozenset[int]
+    """Those whose state it has."""
     version: str = BEGIN
-    strands: dict[str, Strands] = field(default_factory=dict)
-    """By operator."""
+    heritage: tuple[Heritage, ...] = ()
+    """What the version is made of, if slices have changed lanes for it."""
+    follows: bool = False
+    """Whether the version is what the lane's last delta made."""
     send_chain: bool = False
-    moved: bool = False
-    """Whether its slices are in files that other lanes wrote: then it writes all it has, once."""
+    written: int = 0
+    """How many deltas it has written."""
+    size: int = 0
+    """Bytes of its state, in memory and on its disk."""
+    recent: deque[tuple[str, Mapping[str, Part]]] = field(
+        default_factory=lambda: deque(maxlen=_REMEMBERED)
+    )
+    """The last versions that count, each with what it changed, by operator."""
+
+    def __post_init__(self) -> None:
+        """Count the version that it begins with."""
+        if self.version != BEGIN:
+            self.begin(self.version)
+
+    def begin(self, version: str) -> None:
+        """Go on from a version: of what was changed before it nothing is known here."""
+        self.version = version
+        self.recent.clear()
+        self.recent.append((version, {}))
+
+    same: dict[str, str] = field(default_factory=dict)
+    """Versions of these that another lane has made too, by what they are called there."""
 
     @property
-    def long(self) -> bool:
-        """Whether a recovery would read too many files."""
-        lengths = (sum(map(len, strands)) for strands in self.strands.values())
-        return max(lengths, default=0) >= SNAPSHOT_AFTER
+    def versions(self) -> frozenset[str]:
+        """The last ones that count: what a process made of another is not state."""
+        return frozenset(version for version, _ in self.recent)
+
+    def since(self, version: str) -> list[Mapping[str, Part]] | None:
+        """What was changed behind a version, oldest first; None: it was too long ago."""
+        at, version = [each for each, _ in self.recent], self.same.get(version, version)
+        if version not in at:
+            return None
+        return [parts for _, parts in list(self.recent)[at.index(version) + 1 :]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +128,14 @@ class Group:
 
     works: tuple[LaneWork, ...]
     deltas: Mapping[str, Mapping[int, str]]
+    snapshots: Mapping[str, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
+    """Files of some slices, by operator, each with those slices."""
     changed: Mapping[str, int] = field(default_factory=dict)
     """Rows of state, by operator."""
+    origins: Mapping[str, int] = field(default_factory=dict)
+    """How many slices of state were gone on from, by where it came from."""
     written: Mapping[str, int] = field(default_factory=dict)
-    """Bytes of deltas, by operator."""
+    """Bytes of files, by operator."""
 
     @property
     def epochs(self) -> tuple[int, ...]:
@@ -108,44 +151,111 @@ class UnderWay:
         self.deployment = deployment
         self._epochs: dict[int, EpochUnderWay] = {}
         """By ticket."""
-        self._lanes = {place: _Lane() for place in _places(deployment)}
+        self._lanes = {(stage, lane): _Lane(slices) for stage, lane, slices in _places(deployment)}
         """By stage and lane."""
-        self._deltas: dict[int, dict[str, dict[int, str]]] = {}
+        self._chain: dict[str, tuple[Part, ...]] = {}
+        """The files that the state is made of, by operator."""
+        self._written: dict[int, _Written] = defaultdict(_Written)
         """What the stages behind them have written, by the first epoch of a group."""
-        self._changed: dict[int, Counter[str]] = defaultdict(Counter)
-        self._written: dict[int, Counter[str]] = defaultdict(Counter)
-        """How many rows of state they have changed, likewise."""
 
     def __getitem__(self, ticket: int) -> EpochUnderWay:
         """What is known of an epoch."""
         return self._epochs[ticket]
 
-    def resume(self, strands: Mapping[int, Mapping[str, Strand]], *, same: bool) -> None:
-        """Take state over as files by lane; at the same width every lane has its own."""
-        if not strands:
-            return
+    def resume(self, chain: Chain) -> None:
+        """Take state over as files: a lane goes on behind its last delta if its slices are its."""
+        self._chain = dict(chain)
         for (stage, lane), known in self._lanes.items():
-            mine = [strands.get(lane, {})] if same else strands.values()
             operators = self.deployment.stages[stage].task.operators
-            known.strands = _of_all(
-                {name: strand for name, strand in each.items() if name in operators}
-                for each in mine
-            )
-            # What is written next names what it follows, unless it follows several.
-            versions = {_version(strands) for strands in known.strands.values()} if same else set()
-            known.moved = len(versions) > 1 or not same
-            known.version = uuid4().hex if known.moved or not versions else versions.pop()
+            parts = [part for name in operators for part in needed(chain.get(name, ()))]
+            if not any(part.slices & known.slices for part in parts):
+                continue
+            last = {_last(chain.get(name, ()), lane, known.slices) for name in operators}
+            known.follows = len(last) == 1 and None not in last
+            known.begin(str(last.pop()) if known.follows else uuid4().hex)
             known.send_chain = True
 
-    def widen(self, deployment: Deployment) -> None:
-        """Go on at another width: every new lane takes its slices from all old ones."""
+    def version(self, stage: int, lane: int) -> str | None:
+        """The version of a lane's state; None: it has none yet."""
+        version = self._lanes[stage, lane].version
+        return None if version == BEGIN else version
+
+    def size(self, stage: int, lane: int) -> int:
+        """How many bytes of state a lane has, as it said last."""
+        return self._lanes[stage, lane].size
+
+    def behind(self, stage: int, lane: int, version: str) -> int | None:
+        """How many deltas behind a version a lane's state is; None: too many to know."""
+        found = self._lanes[stage, lane].since(version)
+        return None if found is None else len(found)
+
+    def tail(self, stage: int, lane: int, version: str) -> dict[str, tuple[Part, ...]] | None:
+        """What a lane has changed behind a version; None: it was too long ago."""
+        found = self._lanes[stage, lane].since(version)
+        if found is None:
+            return None
+        operators = self.deployment.stages[stage].task.operators
+        return {name: tuple(each[name] for each in found) for name in operators}
+
+    def note_same(self, stage: int, lane: int, version: str, same_as: str) -> None:
+        """Another lane has made a version of this one's too, and calls it otherwise."""
+        self._lanes[stage, lane].same[version] = same_as
+
+    def widen(
+        self,
+        deployment: Deployment,
+        since: Since = lambda *_: None,
+        was: Sequence[int] | None = None,
+        gone: frozenset[int] = frozenset(),
+    ) -> None:
+        """Go on at another width: a lane keeps what it has of its slices, and takes over others.
+
+        `since` tells which replica of a lane's slices another has at hand, `was` the numbers that
+        lanes had before, if they were others; of those that are `gone` nobody has anything.
+        """
         before, self._lanes, self.deployment = self._lanes, {}, deployment
-        for stage, lane in _places(deployment):
-            old = [known for (number, _), known in before.items() if number == stage]
-            begun = any(known.version != BEGIN for known in old)
-            strands = _joined(known.strands for known in old)
-            fresh = _Lane(uuid4().hex, strands, send_chain=True, moved=True)
-            self._lanes[stage, lane] = fresh if begun else _Lane()
+        for stage, lane, slices in _places(deployment):
+            old = {at: known for (number, at), known in before.items() if number == stage}
+            me = lane if was is None else was[lane]
+            if me in old and old[me].slices == slices:
+                self._lanes[stage, lane] = old[me]
+            elif not slices or all(known.version == BEGIN for known in old.values()):
+                self._lanes[stage, lane] = _Lane(slices)
+            else:
+                self._lanes[stage, lane] = self._heir(stage, old, me, slices, since, gone)
+            if me in gone:
+                self._lanes[stage, lane].send_chain = True
+
+    def _heir(
+        self,
+        stage: int,
+        old: Mapping[int, _Lane],
+        lane: int,
+        slices: frozenset[int],
+        since: Since,
+        gone: frozenset[int],
+    ) -> _Lane:
+        """A lane that takes over slices of others, or keeps some of its own."""
+        heritage = []
+        for from_, known in old.items():
+            mine = slices & known.slices
+            if not mine:
+                continue
+            if from_ == lane and known.heritage:
+                # It has yet to make what it is: so this is made of the same.
+                heritage += [each.only(mine) for each in known.heritage if each.slices & mine]
+                continue
+            replica = None if from_ == lane else since(stage, from_, lane)
+            left = None if replica is None else known.since(replica)
+            at_hand = left is not None or (from_ == lane and lane not in gone)
+            names = self.deployment.stages[stage].task.operators
+            tail = {name: tuple(each[name] for each in left or ()) for name in names}
+            # What is not at hand is in files, and it is known before that they will be asked for.
+            chain = None if at_hand else self.chain_of(stage, mine)
+            heritage.append(Heritage(known.version, mine, replica, tail, chain))
+        # It goes on with its round: slices that are at the end of it would never be written else.
+        written = old[lane].written if lane in old else 0
+        return _Lane(slices, uuid4().hex, tuple(heritage), written=written)
 
     def cut(self, ticket: int, source: str, offer: Offer, tables: Mapping[str, str]) -> None:
         """Note an epoch, and the versions of lookup tables that hold for it."""
@@ -204,7 +314,7 @@ class UnderWay:
         for (stage, lane), known in self._lanes.items():
             level = self.deployment.stages[stage].level
             mine = [work for work in works if work.level == level]
-            if mine:
+            if mine and known.slices:
                 jobs[lane].append(self._stage_job(stage, known, mine, rows, anywhere))
         return {lane: LaneJob(lane, tuple(found)) for lane, found in sorted(jobs.items())}
 
@@ -225,11 +335,44 @@ class UnderWay:
                 work.marks,
                 self._origins(work, rows[work.ticket]) if self.deployment.letters else None,
                 self._epochs[work.ticket].tables,
+                routed=self._routed(work.ticket),
             )
             for work in works
         )
-        chain = known.strands if known.send_chain or anywhere else None
-        return StageJob(stage, known.version, items, chain, snapshot=known.long or known.moved)
+        divided = self.deployment.stages[stage].key is not None
+        return StageJob(
+            stage,
+            known.version,
+            items,
+            self.chain_of(stage, known.slices) if known.send_chain or anywhere else None,
+            known.heritage,
+            known.follows,
+            # What is not divided is one slice, whatever it is called.
+            due(sorted(known.slices) if divided else (0,), known.written, ROUND),
+        )
+
+    def _routed(self, ticket: int) -> Owners | None:
+        """Which lanes an epoch's rows are for, if that is otherwise now."""
+        routed = self._epochs[ticket].routed
+        return None if routed == self.deployment.owners else routed
+
+    def chain_of(self, stage: int, slices: frozenset[int]) -> dict[str, tuple[Part, ...]]:
+        """The files that some slices' state is made of."""
+        operators = self.deployment.stages[stage].task.operators
+        return {name: needed(self._chain.get(name, ()), slices) for name in operators}
+
+    def files_of(self, slices: frozenset[int]) -> dict[str, frozenset[int]]:
+        """The files that some slices are made of, in all stages that are divided by them.
+
+        Of each the slices for which it is read.
+        """
+        found: dict[str, frozenset[int]] = {}
+        if slices:
+            divided = [stage for stage in self.deployment.stages if stage.key is not None]
+            for name in (name for stage in divided for name in stage.task.operators):
+                for part in needed(self._chain.get(name, ()), slices):
+                    found[part.path] = part.slices & slices
+        return found
 
     def _parts(self, ticket: int, stage: int) -> dict[int, tuple[Any, ...]]:
         """Where a stage's rows of an epoch lie, by its entries."""
@@ -295,7 +438,7 @@ class UnderWay:
 
     def _take_head(self, ticket: int, mine: dict[int, HeadDone]) -> HeadsDone:
         known = self._epochs[ticket]
-        known.heads = mine
+        known.heads, known.routed = mine, self.deployment.owners
         names = list(self.deployment.inputs[known.source].source.partitions())
         greatest: dict[Partition, int | None] = {}
         rows: dict[Partition, int] = {}
@@ -319,10 +462,15 @@ class UnderWay:
                 self._take_stage(lane, each, by_level, tickets)
         for level, mine in sorted(by_level.items(), reverse=True):
             if level == self.deployment.levels:
-                deltas = self._deltas.pop(mine[0].epoch, {})
-                changed = self._changed.pop(mine[0].epoch, Counter())
-                written = self._written.pop(mine[0].epoch, Counter())
-                yield Group(tuple(mine), deltas, changed, written)
+                written = self._written.pop(mine[0].epoch, _Written())
+                yield Group(
+                    tuple(mine),
+                    written.deltas,
+                    written.snapshots,
+                    written.changed,
+                    written.origins,
+                    written.sizes,
+                )
 
     def _take_stage(
         self,
@@ -332,27 +480,49 @@ class UnderWay:
         tickets: Mapping[int, int],
     ) -> None:
         known = self._lanes[done.stage, lane]
-        known.send_chain = known.moved = False
+        known.send_chain, known.heritage, known.follows = False, (), True
         known.version = done.version
+        known.size = sum(done.memory.values()) + sum(done.disk.values())
+        known.written += 1
+        deltas = {name: Part(path, known.slices) for name, path in done.deltas.items()}
+        known.recent.append((done.version, deltas))
         for epoch in done.epochs:
             self._epochs[tickets[epoch.epoch]].lanes[done.stage, lane] = epoch
         # Epochs that are together stay together: the first one names them at every level.
         first = by_level[self.deployment.stages[done.stage].level][0].epoch
-        deltas = self._deltas.setdefault(first, {})
-        self._changed[first].update(done.changed)
-        self._written[first].update(done.sizes)
-        for operator, path in done.deltas.items():
-            deltas.setdefault(operator, {})[lane] = path
-            before = () if done.snapshot else (known.strands.get(operator) or ((),))[0]
-            known.strands[operator] = ((*before, path),)
+        written = self._written[first]
+        written.changed.update(done.changed)
+        written.origins.update(done.origins)
+        written.sizes.update(done.sizes)
+        for operator, part in deltas.items():
+            written.deltas.setdefault(operator, {})[lane] = part.path
+            self._add(operator, part)
+        for each in done.snapshots:
+            # Of a version that does not count nobody can tell what it is of.
+            if each.version in known.versions:
+                written.snapshots.setdefault(each.operator, {})[each.path] = each.slices
+                written.sizes[each.operator] += each.size
+                divided = self.deployment.stages[done.stage].key is not None
+                slices = frozenset(each.slices) if divided else known.slices
+                self._add(each.operator, Part(each.path, slices, whole=True))
+
+    def _add(self, operator: str, part: Part) -> None:
+        self._chain[operator] = needed((*self._chain.get(operator, ()), part))
 
     def files(self) -> dict[str, frozenset[str]]:
         """The files that the state would be made of again, by operator."""
-        found: dict[str, set[str]] = defaultdict(set)
-        for known in self._lanes.values():
-            for operator, strands in known.strands.items():
-                found[operator].update(path for strand in strands for path in strand)
-        return {operator: frozenset(paths) for operator, paths in found.items()}
+        return {name: frozenset(part.path for part in parts) for name, parts in self._chain.items()}
+
+    def unsettled(self, lane: int) -> bool:
+        """Whether a lane has yet to make its state of what it is told."""
+        mine = (known for (_, at), known in self._lanes.items() if at == lane)
+        return any(known.heritage or known.send_chain for known in mine)
+
+    def gone(self, lanes: Iterable[int]) -> None:
+        """The processes of these lanes are gone: others will be told what state is made of."""
+        gone = set(lanes)
+        for (_, lane), known in self._lanes.items():
+            known.send_chain = known.send_chain or lane in gone
 
     def lost(self, lanes: Mapping[int, LaneDone]) -> bool:
         """Note whose processes do not have their state: they are told what it is made of."""
@@ -362,29 +532,36 @@ class UnderWay:
         return bool(missing)
 
 
-def _places(deployment: Deployment) -> Iterator[tuple[int, int]]:
-    """Every stage in every lane that it runs in."""
+@dataclass(slots=True)
+class _Written:
+    """What stages have written for a group of epochs."""
+
+    deltas: dict[str, dict[int, str]] = field(default_factory=dict)
+    snapshots: dict[str, dict[str, tuple[int, ...]]] = field(default_factory=dict)
+    changed: Counter[str] = field(default_factory=Counter)
+    origins: Counter[str] = field(default_factory=Counter)
+    sizes: Counter[str] = field(default_factory=Counter)
+
+
+def _places(deployment: Deployment) -> Iterator[tuple[int, int, frozenset[int]]]:
+    """Every stage in every lane that it runs in, with its slices there."""
+    everything = frozenset(range(deployment.owners.slices))
     for number, stage in enumerate(deployment.stages):
-        yield from ((number, lane) for lane in stage.lanes(deployment.lanes))
+        for lane in stage.lanes(deployment.lanes):
+            slices = deployment.slices_of(stage, lane)
+            yield number, lane, everything if slices is None else slices
 
 
-def _version(strands: Strands) -> str:
-    """The version of the state that one lane's files make."""
-    ((*_, last),) = strands
-    name = delta_of(last)
-    assert name is not None
-    return name.id
+def _last(parts: Sequence[Part], lane: int, slices: frozenset[int]) -> str | None:
+    """The id of a lane's newest delta, if it was of these slices and nobody had them since."""
+    newest = max((part for part in parts if not part.whole), key=_epoch, default=None)
+    if newest is None:
+        return None
+    mine = [part for part in parts if part.name.lane == lane and not part.whole]
+    last = max(mine, key=_epoch, default=None)
+    same = last is not None and last.slices == slices and _epoch(last) == _epoch(newest)
+    return last.name.id if last is not None and same else None
 
 
-def _of_all(found: Iterable[Mapping[str, Strand]]) -> dict[str, Strands]:
-    """Strands of some lanes, by operator."""
-    return _joined({name: (strand,) for name, strand in each.items()} for each in found)
-
-
-def _joined(found: Iterable[Mapping[str, Strands]]) -> dict[str, Strands]:
-    """All strands of some lanes, by operator."""
-    joined: dict[str, Strands] = {}
-    for each in found:
-        for name, strands in each.items():
-            joined[name] = (*joined.get(name, ()), *strands)
-    return joined
+def _epoch(part: Part) -> int:
+    return part.name.epoch

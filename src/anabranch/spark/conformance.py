@@ -17,7 +17,8 @@ from typing import Any
 from anabranch.spark.lanes import Lanes, Plans
 from anabranch.spark.private import Executor, JobFailed, Spark, pack_partition
 from anabranch.spark.processes import LANE
-from anabranch.spark.shuffled import Headed, Shipped, ShuffledLanes
+from anabranch.spark.shipped_plans import Shipped
+from anabranch.spark.shuffled import Headed, ShuffledLanes, Take
 
 JOBS = 30
 
@@ -106,9 +107,10 @@ def heads_reach_lanes(sc: Any) -> str:
         waiting: list[Headed] = []
         seen = set()
         for _ in range(5):
-            taken, made = lanes.run(
-                {0: b"?", 1: b"?"}, [each.shuffle for each in waiting[-2:]], [b"1", b"2"]
-            )
+            takes = {
+                lane: [Take(each.shuffle, (lane,)) for each in waiting[-2:]] for lane in range(2)
+            }
+            taken, made = lanes.run({0: b"?", 1: b"?"}, takes, [b"1", b"2"])
             assert made is not None
             _expect([b"1", b"2"], made.results)
             expected = str(3000 * len(waiting[-2:])).encode()
@@ -181,7 +183,7 @@ def killed_lane_comes_back(sc: Any) -> str:
             raise Unmet(problem) from failed
     after = lanes.run({0: b"?"})[0][0]
     if before == after:
-        problem = f"it is process {after.decode()} again"
+        problem = f"it is process {after!r} again"
         raise Unmet(problem)
     return "a new process"
 
@@ -195,6 +197,39 @@ def payloads_arrive(sc: Any) -> str:
     return "1 byte to 300 kB"
 
 
+def slots_are_known(sc: Any) -> str:
+    """Executors say how many tasks each of them takes, and all together."""
+    spark = Spark(sc)
+    if spark.local:
+        return f"{spark.slots()}, in one process"
+    there = spark.executors()  # waits until all is known that was told
+    by_executor = spark.slots_by_executor()
+    _expect({each.id for each in there}, set(by_executor))
+    _expect(sum(by_executor.values()), spark.slots())
+    return f"{spark.slots()} on {len(there)} executors"
+
+
+def executors_can_be_asked_for(sc: Any) -> str:
+    """The master takes a request for as many as there are; a local one has nobody to give."""
+    spark = Spark(sc)
+    if not spark.grants:
+        _expect(expected=True, actual=spark.local)
+        return "one process: nobody to ask for"
+    if spark.allocates:
+        return "not by us: spark.dynamicAllocation.enabled has Spark do it"
+    there = len(spark.executors())
+    _expect(expected=True, actual=spark.request(there))
+    return f"asked for the {there} that there are"
+
+
+def executors_can_be_let_go(sc: Any) -> str:
+    """The calls are there, on any master; nobody goes for this, and all who are there stay."""
+    spark = Spark(sc)
+    _expect([], spark.lacking())
+    _expect([each.id for each in spark.executors()], _sorted(spark.executor_ids()))
+    return "the calls are there, and say who stays"
+
+
 CHECKS: dict[str, Callable[[Any], str]] = {
     "a lane keeps its process": lane_keeps_its_process,
     "heads use workers again": heads_use_workers_again,
@@ -206,6 +241,9 @@ CHECKS: dict[str, Callable[[Any], str]] = {
     "an error leaves the lane alive": error_leaves_the_lane_alive,
     "a killed lane comes back": killed_lane_comes_back,
     "payloads arrive": payloads_arrive,
+    "slots are known": slots_are_known,
+    "executors can be asked for": executors_can_be_asked_for,
+    "executors can be let go": executors_can_be_let_go,
 }
 
 
@@ -228,6 +266,10 @@ def _expect(expected: object, actual: object) -> None:
     if expected != actual:
         problem = f"{actual!r:.80} instead of {expected!r:.80}"
         raise Unmet(problem)
+
+
+def _sorted(ids: str) -> list[str]:
+    return sorted(filter(None, ids.split(",")), key=lambda each: (len(each), each))
 
 
 def _jvms(spark: Spark, function: Any, executors: Sequence[Executor]) -> list[bytes]:

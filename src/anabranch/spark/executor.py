@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from anabranch import config
@@ -11,11 +13,19 @@ from anabranch.errors import AnabranchError, RunError
 from anabranch.program.graph import Graph
 from anabranch.runtime.deployment import Deployment
 from anabranch.runtime.executor import CycleResult, JobFailed
+from anabranch.runtime.ground import Ground
 from anabranch.runtime.payload import HeadItem, LaneJob, MergeItem
+from anabranch.spark.allocation import Allocation
 from anabranch.spark.file_executor import FileExecutor
 from anabranch.spark.private import Executor, Spark
 from anabranch.spark.private import JobFailed as SparkJobFailed
 from anabranch.spark.shuffle_executor import ShuffleExecutor
+
+_NOT_OURS = (
+    "Spark's dynamic allocation is on: it may end executors that hold a query's state, which then "
+    "has to be read again. Set spark.dynamicAllocation.enabled=false and leave minExecutors and "
+    "maxExecutors as they are: Anabranch then asks for executors, and lets them go, by itself"
+)
 
 
 class SparkExecutor:
@@ -33,11 +43,52 @@ class SparkExecutor:
         way = way_for(wanted, self._host, executors, known=here or _known(executors))
         self._inner = (FileExecutor if way == "files" else ShuffleExecutor)(sc, graph)
         self._watching = way == "files" and not here
-        self.slots: int = sc.defaultParallelism
+        self._allocation = Allocation.of(self._spark)
+        if self._spark.allocates:
+            warnings.warn(_NOT_OURS, RuntimeWarning, stacklevel=2)
+        self.elastic, self._width = self._inner.elastic, 0
 
-    def deploy(self, deployment: Deployment) -> None:
+    @property
+    def slots(self) -> int:
+        """How many tasks run at a time, on the executors that there are now."""
+        return self._allocation.slots
+
+    @property
+    def fewest_slots(self) -> int:
+        """How many there have to be."""
+        return self._allocation.fewest_slots
+
+    @property
+    def most_slots(self) -> int:
+        """How many could be had."""
+        return self._allocation.most_slots
+
+    def want(self, slots: int) -> bool:
+        """Ask the master for executors, or have some go."""
+        return self._allocation.want(self, slots)
+
+    def ground(self) -> Ground:
+        """Where lanes are now."""
+        with _telling():
+            return self._inner.ground()
+
+    def deploy(self, deployment: Deployment, was: Sequence[int] | None = None) -> None:
         """Have the deployment in all workers from the next cycle on, at its width."""
-        self._inner.deploy(deployment)
+        with _telling():
+            if deployment.lanes > self._width:
+                self._allocation.need(self, deployment.lanes)
+            self._width = deployment.lanes
+            self._inner.deploy(deployment, was)
+
+    def reserve(self, lanes: int) -> bool:
+        """Have so many lanes, or more, of the deployment."""
+        with _telling():
+            return self._inner.reserve(lanes)
+
+    def start(self, lanes: Sequence[int]) -> Future[None]:
+        """Start the processes of lanes that were reserved, beside what runs."""
+        with _telling():
+            return self._inner.start(lanes)
 
     def warm_up(self) -> None:
         """Start all processes before the first epoch."""
@@ -47,6 +98,8 @@ class SparkExecutor:
     def close(self) -> None:
         """Leave the lanes' processes to whoever comes next on this Spark."""
         self._inner.close()
+        with suppress(Exception):  # Spark may be gone
+            self._allocation.forget(self)
 
     def forget(self, before: int) -> None:
         """Let go of what was exchanged of tickets before this one."""
@@ -66,7 +119,9 @@ class SparkExecutor:
         with _telling():
             if self._watching:
                 self._refuse_strangers()
-            return self._inner.run(heads, lanes, merges)
+            done = self._inner.run(heads, lanes, merges)
+            self._allocation.let_go()
+            return done
 
     def _refuse_strangers(self) -> None:
         """Executors may come at any time, and from anywhere."""

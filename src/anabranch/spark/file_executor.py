@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from functools import partial
 from typing import Any
 
+from anabranch import config
 from anabranch.program.graph import Graph
+from anabranch.runtime.aside import AtOnce, InThread
 from anabranch.runtime.deployment import Deployment
 from anabranch.runtime.executor import CycleResult
+from anabranch.runtime.ground import Ground
 from anabranch.runtime.payload import (
     HeadItem,
+    LaneDone,
     LaneJob,
     MergeItem,
     heads_from_bytes,
@@ -34,25 +40,72 @@ class FileExecutor:
         self._sc, self._graph = sc, graph
         self._lanes: Lanes | None = None
         self._deployed: Deployment | None = None
-        self.slots: int = sc.defaultParallelism
+        self._beside, self._starting = InThread(), dict[int, Future[None]]()
+        """Who starts lanes, and those that are starting."""
+        self.elastic = True
 
-    def deploy(self, deployment: Deployment) -> None:
+    def ground(self) -> Ground:
+        """Where lanes are now."""
+        assert self._lanes is not None
+        return self._lanes.ground()
+
+    def deploy(self, deployment: Deployment, was: Sequence[int] | None = None) -> None:
         """Have the deployment in all workers from the next cycle on, at its width."""
-        if self._lanes is None or self._lanes.count != deployment.lanes:
-            self.close()
-            self._lanes = Lanes(self._sc, deployment.lanes, lane=run_lane, head=run_heads)
-        elif self._deployed is not None:
+        self._await(list(self._starting))
+        if self._lanes is not None and was is not None:
+            self._lanes.renumber(was)
+        if self._lanes is None:
+            self._make(deployment.lanes)
+        assert self._lanes is not None
+        self._lanes.resize(deployment.lanes)
+        if self._deployed is not None:
             self._lanes.withdraw(self._deployed.id)
         self._lanes.deploy(deployment.id, shipped(deployment, self._graph))
         self._deployed = deployment
 
+    def reserve(self, lanes: int) -> bool:
+        """Have so many lanes at hand, in the processes that are there and in new ones."""
+        assert self._lanes is not None
+        self._lanes.resize(max(lanes, self._lanes.count))
+        return True
+
+    def start(self, lanes: Sequence[int]) -> Future[None]:
+        """Start the processes of lanes that were reserved, beside what runs."""
+        assert self._lanes is not None
+        if not lanes:
+            return AtOnce().submit(lambda: None)
+        self._await(
+            [each for each in lanes if each in self._starting and self._starting[each].done()]
+        )
+        new = [lane for lane in lanes if lane not in self._starting]
+        started = self._beside.submit(partial(self._lanes.start, new))
+        self._starting |= dict.fromkeys(new, started)
+        return started  # behind those that were begun before: it is one after the other
+
+    def _await(self, lanes: Iterable[int]) -> None:
+        """Wait until these lanes have started; one that has not may still be at it, unseen.
+
+        So a lane has one task at a time: a second one would have a process of its own.
+        """
+        starting = {lane: self._starting.pop(lane) for lane in lanes if lane in self._starting}
+        wait(starting.values())
+        failed = [lane for lane, started in starting.items() if started.exception()]
+        if failed and self._lanes is not None:
+            self._lanes.leave(failed)
+
+    def _make(self, lanes: int) -> None:
+        self.close()
+        self._lanes = Lanes(self._sc, lanes, lane=run_lane, head=run_heads)
+
     def warm_up(self) -> None:
         """Start all processes before the first epoch."""
         assert self._lanes is not None
+        self._await(list(self._starting))
         self._lanes.warm_up()
 
     def close(self) -> None:
         """Leave the lanes' processes to whoever comes next on this Spark."""
+        self._await(list(self._starting))
         if self._lanes is not None:
             self._lanes.close()
         self._lanes = None
@@ -74,6 +127,7 @@ class FileExecutor:
         """One Spark job."""
         assert self._lanes is not None
         assert self._deployed is not None
+        self._await(lanes)
         number = self._deployed.id
         jobs = {lane: pickle.dumps((number, job)) for lane, job in lanes.items()}
         tasks = [pickle.dumps((number, list(items))) for items in heads]
@@ -83,7 +137,10 @@ class FileExecutor:
         by_head, by_merge = others[: len(heads)], others[len(heads) :]
         return CycleResult(
             [each for data in by_head for each in heads_from_bytes(data)],
-            {lane: lane_from_bytes(data) for lane, data in by_lane.items()},
+            {
+                lane: LaneDone.gone(lanes[lane]) if data is None else lane_from_bytes(data)
+                for lane, data in by_lane.items()
+            },
             [each for data in by_merge for each in merges_from_bytes(data)],
         )
 
@@ -118,8 +175,17 @@ def _prepare() -> None:
     import pyarrow as pa  # noqa: F401
 
 
+def _new(plan: Deployment) -> Worker:
+    return Worker(plan, aside=InThread, node=config.node())
+
+
 def _worker(plans: Plans, deployment: str) -> Worker:
     if deployment not in _workers:
+        plan: Deployment = plans[deployment]
+        before = next((each for each in _workers.values() if each.is_of(plan)), None)
+        if before is None:
+            for each in _workers.values():
+                each.close()
         _workers.clear()  # one query a set of lanes: an older deployment is not coming back
-        _workers[deployment] = Worker(plans[deployment])
+        _workers[deployment] = before.moved(plan) if before else _new(plan)
     return _workers[deployment]

@@ -6,8 +6,10 @@ of which may run any head task. A cycle is one single-stage job of lane tasks an
 with one payload, each with one result.
 
 Holds by construction: at most one task of a lane is under way. `run` is one job at a time with one
-task a lane; and after a job that did not end well, some task of which may run on unseen, its lanes
-go on in new processes.
+task a lane; what Spark runs again does nothing but say so; and after a job that did not end well,
+some task of which may run on unseen, its lanes go on in new processes. A process that dies, or an
+executor that is lost, takes with it what it had and no more: Spark runs its task again elsewhere,
+which says that it is lost, and the others' results stand.
 
 Correctness never rests on a lane being the process it was: it may die, and Spark ends workers that
 were idle for a minute. Who works in a lane notices by what it holds.
@@ -26,12 +28,21 @@ import os
 import pickle
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeAlias
 
+from anabranch.runtime.ground import Ground
 from anabranch.spark.garbage import settle
-from anabranch.spark.private import Executor, Function, JobFailed, Rdd, Spark, task_property
+from anabranch.spark.private import (
+    Executor,
+    Function,
+    JobFailed,
+    Rdd,
+    Spark,
+    is_repeated,
+    task_property,
+)
 from anabranch.spark.processes import Processes
 
 Plans: TypeAlias = Mapping[str, Any]
@@ -50,7 +61,8 @@ HEADS_READY = 64
 
 ASK_AGAIN_S = 0.1
 
-_DONE, _FAILED, _LACKING = b"d", b"f", b"l"
+_DONE, _FAILED, _LACKING, _LOST = b"d", b"f", b"l", b"r"
+_DIED = "a worker process ended while it was at it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +126,16 @@ class Lanes:
         heads: Sequence[bytes] = (),
         *,
         label: str = "anabranch: one cycle",
-    ) -> tuple[dict[int, bytes], list[bytes]]:
+    ) -> tuple[dict[int, bytes | None], list[bytes]]:
         """Run one job with these payloads; returns each task's result.
 
         An empty payload is no work: its worker is started, or kept, and the result is empty.
-        `label` is what Spark's pages call the job.
+        `label` is what Spark's pages call the job. A lane whose process died has None, though
+        parts of its work may have been done.
 
         Raises:
-            JobFailed: A task failed or a process died. Nothing of the job's results is known then,
-                though parts of it may have been done.
+            JobFailed: A task failed, or a head's process died. Nothing of the job's results is
+                known then, though parts of it may have been done.
         """
         if not self._busy.acquire(blocking=False):
             message = "one job at a time: a lane has at most one task under way"
@@ -134,6 +147,17 @@ class Lanes:
         finally:
             self._idle.set()
             self._busy.release()
+
+    def start(self, lanes: Iterable[int]) -> None:
+        """Start the workers of lanes in which nothing runs, beside a job of others.
+
+        Safe from any thread, but for one that runs a job of the same lanes.
+        """
+        names = [f"l{lane}" for lane in lanes]
+        self._spark.label(self._processes.tag, "anabranch: starting lanes")
+        self._spark.set_property(PLANS, "[]")
+        self._spark.set_property(PAYLOADS, json.dumps(dict.fromkeys(names, "")))
+        self._spark.collect(self._ready, [self._partition(name) for name in names])
 
     def warm_up(self) -> None:
         """Start all workers, or keep them from being ended: Spark ends the idle after 60 s."""
@@ -168,6 +192,30 @@ class Lanes:
         """Where each lane wants to be; empty if there is only one place."""
         return dict(self._processes.where)
 
+    def ground(self) -> Ground:
+        """Who is there, and where lanes are from the next job on."""
+        if self._processes.place():
+            self._make()
+        return self._processes.ground()
+
+    def resize(self, lanes: int) -> None:
+        """Have so many lanes: those that were there stay where they are, in their processes."""
+        if lanes != self.count:
+            self._processes.resize(lanes)
+            self.count = lanes
+            self._make()
+
+    def leave(self, lanes: Iterable[int]) -> None:
+        """Go on in other processes: a task of these lanes may still be under way, unseen."""
+        self._processes.leave(lanes)
+        self._make()
+
+    def renumber(self, was: Sequence[int]) -> None:
+        """Let each lane be another's process: `was` has for each which one's."""
+        self._processes.renumber(was)
+        self.count = len(was)
+        self._make()
+
     def statistics(self) -> LanesStatistics:
         """How things are."""
         return replace(self._seen, generation=self._processes.generation, pids=self.pids())
@@ -176,7 +224,7 @@ class Lanes:
 
     def _run(
         self, lanes: dict[int, bytes], heads: list[bytes]
-    ) -> tuple[dict[int, bytes], list[bytes]]:
+    ) -> tuple[dict[int, bytes | None], list[bytes]]:
         if not lanes and not heads:
             return {}, []
         if self._processes.place():
@@ -201,10 +249,14 @@ class Lanes:
             if error := answers[name].error:
                 self._count(failures=1)
                 raise JobFailed(error)
-        results = {name: answers[name].result for name in tasks}
+        if any(answers[name].lost for name in tasks):
+            self._count(failures=1)
+        if any(answers[f"h{at}"].lost for at in range(len(heads))):
+            raise JobFailed(_DIED, died=True)
+        results = {name: None if found.lost else found.result for name, found in answers.items()}
         return (
             {lane: results[f"l{lane}"] for lane in lanes},
-            [results[f"h{at}"] for at in range(len(heads))],
+            [results[f"h{at}"] or b"" for at in range(len(heads))],
         )
 
     def _answers(self, tasks: Mapping[str, bytes], *, plans: bool) -> dict[str, _Answer]:
@@ -279,12 +331,15 @@ class _Answer:
     error: str | None
     result: bytes
     pid: int
+    lost: bool
+    """Whether it is not the first: that one died."""
 
     @classmethod
     def of(cls, answer: bytes) -> _Answer:
         kind, pid, rest = answer[:1], int.from_bytes(answer[1:9], "big"), answer[9:]
         error = rest.decode() if kind == _FAILED else None
-        return cls(kind == _LACKING, error, rest if kind == _DONE else b"", pid)
+        done = rest if kind == _DONE else b""
+        return cls(kind == _LACKING, error, done, pid, kind == _LOST)
 
 
 # --- in a worker ---------------------------------------------------------------------------------
@@ -295,6 +350,9 @@ _plans: dict[str, Any] = {}
 def _task(work: Work, _split: int, items: Iterator[bytes]) -> Iterator[bytes]:
     """One task: whatever the work does, the worker lives on and there is one answer."""
     (item,) = list(items)  # all of them, or Spark would throw the worker away
+    if is_repeated():
+        yield _LOST + os.getpid().to_bytes(8, "big")
+        return
     answer = _answer(work, item)
     settle()
     yield answer

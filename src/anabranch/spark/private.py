@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NewType, TypeAlias
 
 from anabranch.errors import RunError
@@ -31,6 +32,16 @@ _DEATHS = re.compile(
     r"Python worker exited unexpectedly|ExecutorLostFailure|Python worker failed to connect"
     r"|PYTHON_WORKER_EXITED|worker killed|EOFException|Connection reset|Broken pipe"
 )
+_CLIENT = "org.apache.spark.scheduler.cluster.CoarseGrainedSchedulerBackend"
+_CALLS = {
+    "decommissionExecutor": 4,
+    "executorsPendingDecommission": 0,
+    "executorsPendingToRemove": 0,
+    "isExecutorActive": 1,
+    "killExecutors": 4,
+}
+"""With how many parameters each: Scala's defaults are nothing to Java."""
+_UNUSED = "not needed any more"
 _CANCELLED = re.compile(r"SPARK_JOB_CANCELLED|cancelled", re.IGNORECASE)
 _PYTHON_ERROR = re.compile(
     r"(?:PythonException: |thrown from the Python worker)"
@@ -160,14 +171,15 @@ class Spark:
             parts[at] = self._as_java(rdd)
         return self._jsc.union(parts).rdd()
 
-    def pick(self, partition: int) -> Pick:
-        """What picks one partition: a Scala Set, which is also a function from number to bool."""
-        one = self._jvm.java.util.HashSet()
-        one.add(partition)
-        return self._as_scala(one).toSet()
+    def pick(self, *partitions: int) -> Pick:
+        """What picks partitions: a Scala Set, which is also a function from number to bool."""
+        some = self._jvm.java.util.HashSet()
+        for each in partitions:
+            some.add(each)
+        return self._as_scala(some).toSet()
 
     def only(self, rdd: Rdd, pick: Pick) -> Rdd:
-        """One partition of an RDD, as an RDD of its own."""
+        """Some partitions of an RDD, as an RDD of their own."""
         return self._jvm.org.apache.spark.rdd.PartitionPruningRDD.create(rdd, pick)
 
     def together(self, rdds: Sequence[Rdd]) -> Rdd:
@@ -262,12 +274,90 @@ class Spark:
         return tuple(sorted(there, key=lambda each: (len(each.id), each.id)))
 
     def executor_ids(self) -> str:
-        """Changes whenever an executor comes or goes; cheap enough to be asked before each job."""
-        return "" if self.local else str(self._scala_context.getExecutorIds().mkString(","))
+        """Those who are there to stay: not those whom Spark, or we, are letting go.
+
+        Changes whenever one comes or goes; cheap enough to be asked before each job.
+        """
+        if self.local:
+            return ""
+        found = str(self._scala_context.getExecutorIds().mkString(","))
+        # A decommissioned executor gets no more tasks, but is there until its last one is done: a
+        # lane that wants to be there would be kept waiting.
+        if not self._client or not self._anyone_going():
+            return found
+        backend = self._scala_context.schedulerBackend()
+        return ",".join(each for each in found.split(",") if backend.isExecutorActive(each))
 
     def slots(self) -> int:
-        """How many tasks can run at once."""
-        return int(self.sc.defaultParallelism)
+        """How many tasks can run at once, on those who are there to stay."""
+        if self.local:
+            return int(self.sc.defaultParallelism)
+        profile = self._scala_context.resourceProfileManager().defaultResourceProfile()
+        return int(self._scala_context.maxNumConcurrentTasks(profile) or self.sc.defaultParallelism)
+
+    def slots_by_executor(self) -> dict[str, int]:
+        """How many tasks can run at once on each, by id; what is known of them lags behind."""
+        listed = self._scala_context.statusStore().executorList(True)  # noqa: FBT003 - alive ones
+        found = [listed.apply(at) for at in range(listed.size())]
+        return {each.id(): int(each.maxTasks()) for each in found if each.id() != "driver"}
+
+    # --- asking for executors --------------------------------------------------------------------
+
+    @property
+    def grants(self) -> bool:
+        """Whether the master can be asked for executors, and to take them back: not a local one."""
+        return not self.local and self._client
+
+    @property
+    def allocates(self) -> bool:
+        """Whether Spark asks by itself, for as many as there are tasks: dynamic allocation."""
+        return bool(self._scala_context.executorAllocationManager().isDefined())
+
+    def request(self, executors: int) -> bool:
+        """Ask the master for so many in all; says whether it was told, not whether they come.
+
+        They come when there is room; one that dies is replaced. Fewer than there are: nobody is
+        sent away, but nobody who goes is replaced. May wait for the master, for minutes if it is
+        not there.
+        """
+        nowhere = self._jvm.PythonUtils.toScalaMap(self._jvm.java.util.HashMap())
+        return bool(self._scala_context.requestTotalExecutors(executors, 0, nowhere))
+
+    def let_go(self, ids: Sequence[str]) -> bool:
+        """Send these away; how many are wanted does not change. Says whether Spark will.
+
+        With `spark.decommission.enabled` each goes when its tasks are done; else at once.
+        """
+        backend = self._scala_context.schedulerBackend()
+        if self.sc.getConf().get("spark.decommission.enabled", "false") == "true":
+            # Not by scale-down's own call, which would lower what is wanted once more.
+            nobody = getattr(getattr(self._jvm.scala, "None$"), "MODULE$")
+            info = self._jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo(_UNUSED, nobody)
+            return all([backend.decommissionExecutor(each, info, False, False) for each in ids])  # noqa: C419, FBT003 - each of them
+        named = self._jvm.java.util.ArrayList()
+        for each in ids:
+            named.add(each)
+        gone = backend.killExecutors(self._as_scala(named).toSeq(), False, False, True)  # noqa: FBT003 - Java knows no keywords
+        return int(gone.size()) == len(ids)
+
+    def lacking(self) -> list[str]:
+        """Which of the calls that let executors go this Spark does not have; on any master."""
+        kind = self._jvm.java.lang.Class.forName(_CLIENT)
+        there = {(each.getName(), each.getParameterCount()) for each in kind.getMethods()}
+        return [name for name, given in _CALLS.items() if (name, given) not in there]
+
+    @cached_property
+    def _client(self) -> bool:
+        """Whether this scheduler has executors of its own: standalone, YARN, Kubernetes."""
+        from py4j.java_gateway import is_instance_of
+
+        backend = self._scala_context.schedulerBackend()
+        return bool(is_instance_of(self.sc._gateway, backend, _CLIENT))
+
+    def _anyone_going(self) -> bool:
+        backend = self._scala_context.schedulerBackend()
+        going = backend.executorsPendingDecommission(), backend.executorsPendingToRemove()
+        return any(each.size() for each in going)
 
     def _unpictured(self) -> None:
         """Let Spark describe no RDD of this thread, as it does for pages, where there are none.

@@ -29,6 +29,7 @@ from anabranch.errors import AnabranchError, calling_site
 from anabranch.runtime.exchange import OwnedDirectory
 from anabranch.spark import private
 from anabranch.spark.adoption import NURSERY
+from anabranch.spark.allocation import decided_here
 from anabranch.spark.jvm import Jvm
 from anabranch.spark.known_java import known_java
 from anabranch.spark.nursery import Nursery, cores
@@ -43,8 +44,9 @@ BASE: Mapping[str, str] = MappingProxyType(
         "spark.ui.showConsoleProgress": "false",
         # A fifth of the start of a context goes into figures that are shown nowhere.
         "spark.metrics.executorMetricsSource.enabled": "false",
-        # Attempts are ours: a task that Spark runs again would meet state that has moved on.
-        "spark.task.maxFailures": "1",
+        # Attempts are ours: what Spark runs again does nothing but say so. But it has to be run
+        # again, or a process that died would take the work of all others in its job with it.
+        "spark.task.maxFailures": "4",
         "spark.stage.maxConsecutiveAttempts": "1",
         "spark.speculation": "false",
         "spark.python.unix.domain.socket.enabled": "true",
@@ -174,19 +176,21 @@ def context_of(given: Any) -> Any:
 
 
 def master_of(master: str) -> str:
-    """The master with one attempt a task.
+    """The master with as many attempts a task as elsewhere: by itself a local one has one.
 
-    >>> [master_of(each) for each in ("local", "local[2]", "local[*,4]", "yarn")]
-    ['local[1,1]', 'local[2,1]', 'local[*,1]', 'yarn']
+    >>> [master_of(each) for each in ("local", "local[2]", "local[*,1]", "yarn")]
+    ['local[1,4]', 'local[2,4]', 'local[*,4]', 'yarn']
     """
     if master == "local":
-        return "local[1,1]"
+        return "local[1,4]"
     threads = re.fullmatch(r"local\[\s*(\d+|\*)\s*(?:,\s*\d+\s*)?\]", master)
-    return f"local[{threads[1]},1]" if threads else master
+    return f"local[{threads[1]},4]" if threads else master
 
 
 def settings(master: str, conf: Mapping[str, str], directory: Path) -> dict[str, str]:
     """The configuration of a context of ours; what the user set stands.
+
+    But for dynamic allocation: Spark's would take executors from lanes.
 
     >>> settings("yarn", {"spark.ui.enabled": "true"}, Path("/tmp/x"))["spark.ui.enabled"]
     'true'
@@ -209,7 +213,7 @@ def settings(master: str, conf: Mapping[str, str], directory: Path) -> dict[str,
         found["spark.executor.memory"] = f"{memory}m"
         # Without it Spark does not know how many to wait for, and waits for none.
         found["spark.cores.max"] = str(executors * cores)
-    return {**found, **conf}
+    return {**found, **decided_here(conf)}
 
 
 def slots_of(master: str) -> int:

@@ -4,19 +4,28 @@ What the heads of some epochs made is one *shipment*. It is kept until the lanes
 its epochs, and made again from the same splits when it may have been lost: an executor that was
 there is gone, or a lane did not get what the heads had said. Lanes of one epoch all read it in one
 job, so they never see one shipment and another.
+
+A shipment outlives a change of width. Lanes of another width take their slices' rows from it, out
+of the partitions of the lanes for which it was made; and it is made again as it was, by the plan of
+that time, since what is known of it is of that time.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping, Sequence
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 from uuid import uuid4
 
+from anabranch import config
 from anabranch.errors import RunError
 from anabranch.program.graph import Graph
+from anabranch.runtime.aside import AtOnce, InThread
 from anabranch.runtime.carried import (
     CarriedExchange,
     lane_with_parts_from_bytes,
@@ -25,19 +34,26 @@ from anabranch.runtime.carried import (
 from anabranch.runtime.deployment import Deployment
 from anabranch.runtime.exchange import BLOB
 from anabranch.runtime.executor import CycleResult
+from anabranch.runtime.ground import Ground
+from anabranch.runtime.locality import NODE, made_on
 from anabranch.runtime.payload import (
+    Dual,
     HeadDone,
     HeadItem,
+    LaneDone,
+    LaneItem,
     LaneJob,
     MergeItem,
+    StageJob,
     heads_from_bytes,
     heads_to_bytes,
 )
 from anabranch.runtime.tasks import Worker
 from anabranch.spark.labels import label_of
 from anabranch.spark.private import JobFailed
+from anabranch.spark.shipped_plans import Shipped
 from anabranch.spark.shipping import shipped
-from anabranch.spark.shuffled import Headed, PartsLost, Shipped, Shuffle, ShuffledLanes, Unfit
+from anabranch.spark.shuffled import Headed, PartsLost, Shuffle, ShuffledLanes, Take, Unfit
 from anabranch.state.layout import lease_path
 from anabranch.state.store import Missing
 from anabranch.state.stores import checkpoint_at, store_at
@@ -76,18 +92,39 @@ class ShuffleExecutor:
         self._shipments: dict[str, Shipment] = {}
         self._remade: dict[_Name, Any] = {}
         """The parts of heads that were run again, unknown to the driver's loop."""
-        self.slots: int = sc.defaultParallelism
+        self._lock = threading.Lock()
+        """Of both: the loop forgets old shipments while a cycle brings new ones."""
+        self.elastic = True
 
-    def deploy(self, deployment: Deployment) -> None:
-        """Have the deployment in all workers from the next cycle on, at its width."""
-        if self._lanes is None or self._lanes.count != deployment.lanes:
-            self.close()
+    def ground(self) -> Ground:
+        """Where lanes are now."""
+        assert self._lanes is not None
+        return self._lanes.ground()
+
+    def deploy(self, deployment: Deployment, was: Sequence[int] | None = None) -> None:
+        """Have the deployment in all workers from the next cycle on, at its width.
+
+        Shipments of the one before it stay, with all that it takes to make them again.
+        """
+        if self._lanes is not None and was is not None:
+            self._lanes.renumber(was)
+        if self._lanes is None:
             self._lanes = ShuffledLanes(self._sc, deployment.lanes, lane=run_lane, head=run_heads)
-        self._forget(*self._shipments)
         token = store_at(deployment.checkpoint).read(lease_path(deployment.run))
         plan = pickle.dumps((shipped(deployment, self._graph), token))
-        self._lanes.deploy(deployment.id, plan)
+        self._lanes.deploy(deployment.id, plan, deployment.lanes)
         self._deployed = deployment
+
+    def reserve(self, lanes: int) -> bool:
+        """Have so many lanes at hand, in the processes that are there and in new ones."""
+        assert self._lanes is not None
+        self._lanes.reserve(lanes)
+        return True
+
+    def start(self, lanes: Sequence[int]) -> Future[None]:
+        """Start the processes of lanes that were reserved, beside what runs."""
+        assert self._lanes is not None
+        return self._lanes.start(lanes) if lanes else AtOnce().submit(lambda: None)
 
     def warm_up(self) -> None:
         """Start all processes before the first epoch."""
@@ -121,20 +158,26 @@ class ShuffleExecutor:
         assert self._lanes is not None
         assert self._deployed is not None
         self._remake(self._wanted(lanes))
-        jobs = {lane: self._current(lane, job) for lane, job in lanes.items()}
+        jobs = {lane: self._current(job) for lane, job in lanes.items()}
         wanted = self._wanted(jobs)
         name, tasks = uuid4().hex, tuple(tuple(items) for items in heads)
         try:
             by_lane, made = self._lanes.run(
                 {lane: pickle.dumps(job) for lane, job in jobs.items()},
-                [self._shipments[each].shuffle for each in wanted],
+                {lane: self._takes(job) for lane, job in jobs.items()},
                 _payloads(name, tasks),
                 label=label_of(self._deployed, heads, lanes),
             )
-            taken = {lane: lane_with_parts_from_bytes(data) for lane, data in by_lane.items()}
+            taken = {
+                lane: LaneDone.gone(lanes[lane])
+                if data is None
+                else lane_with_parts_from_bytes(data)
+                for lane, data in by_lane.items()
+            }
         except PartsLost:
-            for each in wanted:
-                self._shipments[each] = replace(self._shipments[each], lost=True)
+            with self._lock:
+                for each in wanted:
+                    self._shipments[each] = replace(self._shipments[each], lost=True)
             raise
         return CycleResult(self._keep(name, tasks, made) if made else (), taken)
 
@@ -149,37 +192,70 @@ class ShuffleExecutor:
     def _current_part(self, part: Any) -> Any:
         return self._remade.get(_name(part), part)
 
-    def _current(self, lane: int, job: LaneJob) -> LaneJob:
+    def _current(self, job: LaneJob) -> LaneJob:
         """The job with parts as they are now; of what the driver carries only the lane's own."""
 
-        def part_of(part: Any) -> Any:
+        def part_of(part: Any, lanes: tuple[int, ...]) -> Any:
             if BLOB in part:
-                blobs = part[BLOB]
-                return {BLOB: {lane: blobs[lane]} if lane in blobs else {}}
+                mine = {lane: part[BLOB][lane] for lane in lanes if lane in part[BLOB]}
+                return {BLOB: mine, NODE: made_on(part)}
             return self._current_part(part)
 
-        stages = []
-        for each in job.stages:
+        def items_of(each: StageJob | Dual) -> tuple[LaneItem, ...]:
             items = []
-            for item in each.items:
-                parts = {at: tuple(map(part_of, some)) for at, some in item.parts.items()}
+            for item, lanes in self._items(job.lane, each):
+                parts = {
+                    at: tuple(part_of(part, lanes) for part in some)
+                    for at, some in item.parts.items()
+                }
                 items.append(replace(item, parts=parts))
-            stages.append(replace(each, items=tuple(items)))
-        return replace(job, stages=tuple(stages))
+            return tuple(items)
+
+        return replace(
+            job,
+            stages=tuple(replace(each, items=items_of(each)) for each in job.stages),
+            dual=tuple(replace(each, items=items_of(each)) for each in job.dual),
+        )
+
+    def _takes(self, job: LaneJob) -> list[Take]:
+        """What a lane's task is given: of each shipment the partitions with rows of its slices."""
+        found: dict[str, set[int]] = defaultdict(set)
+        works: tuple[StageJob | Dual, ...] = (*job.stages, *job.dual)
+        for item, lanes in (each for work in works for each in self._items(job.lane, work)):
+            for part in (part for some in item.parts.values() for part in some):
+                if BLOB not in part:
+                    found[part["shipment"]].update(lanes)
+        return [
+            Take(self._shipments[name].shuffle, tuple(sorted(lanes)))
+            for name, lanes in sorted(found.items())
+        ]
+
+    def _items(self, lane: int, job: StageJob | Dual) -> Iterator[tuple[LaneItem, tuple[int, ...]]]:
+        """A lane's epochs of a stage, each with the lanes for which its rows were made."""
+        assert self._deployed is not None
+        if isinstance(job, Dual):
+            slices: frozenset[int] | None = job.slices
+        else:
+            slices = self._deployed.slices_of(self._deployed.stages[job.stage], lane)
+        for item in job.items:
+            yield item, item.made_for(lane, slices)
 
     def forget(self, before: int) -> None:
         """Let go of shipments of which nothing is asked for any more."""
         if self._lanes is None:
             return
-        self._remade = {name: part for name, part in self._remade.items() if name[0] >= before}
-        self._forget(*(name for name, each in self._shipments.items() if each.newest < before))
+        with self._lock:
+            self._remade = {name: part for name, part in self._remade.items() if name[0] >= before}
+            old = [name for name, each in self._shipments.items() if each.newest < before]
+        self._forget(*old)
 
     def _keep(
         self, name: str, tasks: tuple[tuple[HeadItem, ...], ...], made: Headed
     ) -> list[HeadDone]:
         """Keep a shipment for the lanes if there is something in it; returns what heads said."""
         dones: list[HeadDone] = [each for data in made.results for each in heads_from_bytes(data)]
-        self._shipments[name] = Shipment(tasks, made.shuffle)
+        with self._lock:
+            self._shipments[name] = Shipment(tasks, made.shuffle)
         if not any(done.parts for done in dones):
             self._forget(name)
         return dones
@@ -194,7 +270,8 @@ class ShuffleExecutor:
                 continue
             name = uuid4().hex
             again = f"{label_of(self._deployed, shipment.tasks, {})} again"
-            _, made = self._lanes.run({}, (), _payloads(name, shipment.tasks), label=again)
+            payloads, plan = _payloads(name, shipment.tasks), shipment.shuffle.plan
+            _, made = self._lanes.run({}, {}, payloads, plan=plan, label=again)
             assert made is not None
             dones = self._keep(name, shipment.tasks, made)
             self._replace(old, dones)
@@ -204,15 +281,17 @@ class ShuffleExecutor:
         if error := next((done.error for done in dones if done.error), None):
             message = f"what succeeded before failed when it was repeated: {error['text']}"
             raise JobFailed(message)
-        for done in dones:
-            for part in done.parts.values():
+        with self._lock:
+            for part in (part for done in dones for part in done.parts.values()):
                 self._remade[_name(part)] = part
         self._forget(old)
 
     def _forget(self, *names: str) -> None:
         assert self._lanes is not None
         for name in names:
-            self._lanes.forget(self._shipments.pop(name).shuffle)
+            with self._lock:
+                shipment = self._shipments.pop(name)
+            self._lanes.forget(shipment.shuffle)
 
 
 def _payloads(name: str, tasks: Sequence[Sequence[HeadItem]]) -> list[bytes]:
@@ -245,12 +324,22 @@ def run_lane(plan: Shipped, payload: bytes, pieces: Sequence[bytes]) -> bytes:
 
 def _worker(plan: Shipped) -> tuple[Worker, CarriedExchange]:
     if plan.id not in _workers:
-        _workers.clear()  # one query a set of lanes: an older deployment is not coming back
         data, token = plan.load()
         deployment: Deployment = pickle.loads(data)  # noqa: S301 - the driver's own
-        _require_checkpoint(deployment, token)
-        exchange = CarriedExchange()
-        _workers[plan.id] = Worker(deployment, exchange=exchange), exchange
+        before = next((each for each in _workers.values() if each[0].is_of(deployment)), None)
+        if before is None:
+            for other, _ in _workers.values():
+                other.close()
+        _workers.clear()  # one query a set of lanes, and one width at a time
+        if before is None:
+            _require_checkpoint(deployment, token)
+            exchange = CarriedExchange()
+            node = config.node()
+            worker = Worker(deployment, exchange=exchange, aside=InThread, node=node)
+            _workers[plan.id] = worker, exchange
+        else:
+            worker, exchange = before
+            _workers[plan.id] = worker.moved(deployment), exchange
     return _workers[plan.id]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any, Literal, TypeAlias
 from anabranch.errors import ProgramError
 from anabranch.runtime.deployment import Deployment, Durability
 from anabranch.runtime.executor import CycleResult, Executor
+from anabranch.runtime.ground import Ground
 from anabranch.runtime.payload import HeadItem, LaneJob, MergeItem
 from anabranch.simulate.inline import InlineExecutor, Mischief
 from anabranch.state.layout import COMMITS, PLANS, PUBLISHED, Commit, number_of, plan_of
@@ -198,11 +200,42 @@ class FusedExecutor:
         """With `tasks_too` a task is taken for all of its job: it runs where no fuse is."""
         self._inner, self._fuse, self._tasks_too = inner, fuse, tasks_too
         self._running = threading.Lock()
-        self.slots = inner.slots
+        self.elastic = inner.elastic
 
-    def deploy(self, deployment: Deployment) -> None:
+    @property
+    def slots(self) -> int:
+        """How many tasks run at a time now."""
+        return self._inner.slots
+
+    @property
+    def fewest_slots(self) -> int:
+        """How many are never let go."""
+        return self._inner.fewest_slots
+
+    @property
+    def most_slots(self) -> int:
+        """How many could be had by asking."""
+        return self._inner.most_slots
+
+    def want(self, slots: int) -> bool:
+        """Ask for so many in all."""
+        return self._inner.want(slots)
+
+    def ground(self) -> Ground:
+        """As the executor itself."""
+        return self._inner.ground()
+
+    def deploy(self, deployment: Deployment, was: Sequence[int] | None = None) -> None:
         """Tell all processes about a query."""
-        self._inner.deploy(deployment)
+        self._inner.deploy(deployment, was)
+
+    def reserve(self, lanes: int) -> bool:
+        """Have so many lanes, or more."""
+        return self._inner.reserve(lanes)
+
+    def start(self, lanes: Sequence[int]) -> Future[None]:
+        """Start the processes of lanes that were reserved."""
+        return self._inner.start(lanes)
 
     def warm_up(self) -> None:
         """Start the processes."""

@@ -208,7 +208,7 @@ class Lives:
         # What is asked for and not yet had is also what a next life begins with.
         if due and not all(source.at_end for source in facts.sources):
             self._lanes = [self._widths.pop(epoch) for epoch in due][-1]
-            loop.rescale(self._lanes, lambda: None)
+            loop.rescale(self._lanes, lambda: None, drained=True)
 
     def _graph_for(self, fuse: Fuse) -> Graph:
         return with_edges(
