@@ -13,6 +13,7 @@ def spark_context():
     attached = attach(
         master="local[2]", app_name="tests", environment=_environment(), cache=_cache()
     )
+    assert attached.sc.master.startswith("local[2"), "a test before left its own Spark behind"
     yield attached.sc
     attached.stop()
 

@@ -38,6 +38,8 @@ def test_two_executors_do_what_is_relied_on():
     assert len(CHECKS) == len(lines)
     assert [] == [line for line in lines if not line.startswith("good")]
     assert "good: lanes are where they want: 2 executors, asked for in both orders" in lines
+    assert "good: slots are known: 2 on 2 executors" in lines
+    assert "good: executors can be asked for: asked for the 2 that there are" in lines
 
 
 def test_check_that_fails_hides_no_other():

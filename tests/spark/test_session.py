@@ -75,7 +75,7 @@ def test_own_context_is_shared_silent_and_leaves_nothing():
     done = run(ALONE)
 
     *lines, directory = done.stdout.splitlines()
-    assert ["True True local[1,1]", "0o700 True", "55", "3", "local[2,1] 4"] == lines
+    assert ["True True local[1,4]", "0o700 True", "55", "3", "local[2,4] 4"] == lines
     assert "" == done.stderr
     assert not Path(directory).exists()
 

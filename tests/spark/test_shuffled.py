@@ -2,6 +2,8 @@
 
 import pickle
 import threading
+from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +14,10 @@ from anabranch.errors import AnabranchError
 from anabranch.spark import shuffle_executor
 from anabranch.spark.private import JobFailed
 from anabranch.spark.shuffle_executor import ShuffleExecutor
-from anabranch.spark.shuffled import PartsLost, ShuffledLanes, Unfit
+from anabranch.spark.shuffled import PartsLost, ShuffledLanes, Take, Unfit
 from tests.runtime.programs import PROGRAMS
 from tests.spark import shuffled_work
-from tests.spark.test_spine import Growing, Schedule, check, ended, promptly
+from tests.spark.test_spine import Schedule, check, ended
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -33,12 +35,37 @@ def through_shuffle(monkeypatch):
     monkeypatch.setenv("ANABRANCH_EXCHANGE", "shuffle")
 
 
-def headed(lanes, *payloads):
-    return lanes.run({}, (), payloads)[1]
+def headed(lanes, *payloads, plan=None):
+    return lanes.run({}, {}, payloads, plan=plan)[1]
+
+
+def own(*made):
+    """Each lane takes its own partition."""
+    return {lane: [Take(each.shuffle, (lane,)) for each in made] for lane in range(2)}
+
+
+@contextmanager
+def hanging(lanes, heads=()):
+    """A job of lane 0 is under way, and cancelled in the end; gives what it raised then."""
+    raised = []
+
+    def run():
+        try:
+            lanes.run({0: b"hang"}, {}, heads)
+        except JobFailed as failed:
+            raised.append(failed)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    wait_until(lambda: not lanes._idle.is_set())
+    yield raised
+    lanes.cancel()
+    thread.join()
 
 
 def told(result):
-    payload, pieces, values, total = result.decode().replace("[", "").replace("]", "").split()
+    text = result.decode().replace(", ", ",").replace("[", "").replace("]", "")
+    payload, pieces, values, total = text.split()
     return payload, int(pieces), values, int(total)
 
 
@@ -56,9 +83,9 @@ def test_heads_answer_in_the_order_of_payloads_and_know_the_plan(lanes):
 def test_each_lane_gets_its_own_from_several_shuffles_in_its_process(lanes):
     first, second = headed(lanes, b"10", b"20"), headed(lanes, b"300")
 
-    one, _ = lanes.run({0: b"a", 1: b"b"}, [first.shuffle], [])
+    one, _ = lanes.run({0: b"a", 1: b"b"}, own(first), [])
     pids = lanes.pids()
-    two, _ = lanes.run({0: b"c", 1: b"d"}, [first.shuffle, second.shuffle], [])
+    two, _ = lanes.run({0: b"c", 1: b"d"}, own(first, second), [])
 
     assert [("a", 2, "0", 30), ("b", 2, "1", 30)] == [told(one[lane]) for lane in (0, 1)]
     assert [("c", 3, "0", 330), ("d", 3, "1", 330)] == [told(two[lane]) for lane in (0, 1)]
@@ -68,16 +95,76 @@ def test_each_lane_gets_its_own_from_several_shuffles_in_its_process(lanes):
 def test_lanes_and_heads_go_together(lanes):
     first = headed(lanes, b"5")
 
-    taken, made = lanes.run({0: b"a", 1: b"b"}, [first.shuffle], [b"7"])
+    taken, made = lanes.run({0: b"a", 1: b"b"}, own(first), [b"7"])
 
     assert {0, 1} == set(taken)
     assert [b"7 of the plan"] == made.results
 
 
+def test_lanes_of_another_width_take_what_was_made_for_others(lanes):
+    made = headed(lanes, b"5", b"7")
+    lanes.run({0: b"a"}, {}, [])
+    pids = lanes.pids()
+    lanes.deploy("narrow", pickle.dumps(b" of another"), lanes=1)
+
+    taken, _ = lanes.run({0: b"b"}, {0: [Take(made.shuffle, (0, 1))]}, [])
+
+    assert ("b", 4, "0,1", 24) == told(taken[0])
+    assert pids == lanes.pids()
+
+
+def test_a_plan_goes_with_the_last_that_was_made_by_it(lanes):
+    first = headed(lanes, b"5")
+    lanes.deploy("wide", pickle.dumps(b" of another"), lanes=3)
+    assert [b"6 of another"] == headed(lanes, b"6").results
+
+    again = headed(lanes, b"5", plan="plan")
+    lanes.forget(first.shuffle)
+    taken, _ = lanes.run({2: b"a"}, {2: [Take(again.shuffle, (1,))]}, [])
+
+    assert [b"5 of the plan"] == again.results
+    assert ("a", 1, "1", 5) == told(taken[2])
+    assert {"plan", "wide"} == lanes.plans
+    lanes.forget(again.shuffle)
+    assert {"wide"} == lanes.plans
+
+
+def test_a_plan_of_which_nothing_was_made_goes_with_the_next(lanes):
+    with pytest.raises(JobFailed, match="as it should"):
+        headed(lanes, b"fail")
+
+    lanes.deploy("other", pickle.dumps(b" of another"))
+
+    assert {"other"} == lanes.plans
+
+
+def test_lanes_start_beside_a_job_of_others(lanes):
+    lanes.reserve(3)
+    with hanging(lanes) as raised:
+        lanes.start([2]).result()
+
+    assert raised[0].cancelled
+
+
+def test_a_lane_that_starts_is_waited_for_and_left_if_it_did_not(lanes):
+    lanes.reserve(3)
+    started = lanes.start([2])
+    lanes.run({2: b"a"}, {}, [])
+    assert started.done()
+    before = lanes.pids()[2]
+
+    failed = Future()
+    failed.set_exception(JobFailed("it did not"))
+    lanes._starting[2] = failed
+    lanes.run({2: b"a"}, {}, [])
+
+    assert before != lanes.pids()[2]
+
+
 def test_large_pieces_arrive(lanes):
     made = headed(lanes, b"80000000")  # more than one buffer of Spark's serializer
 
-    taken, _ = lanes.run({1: b"a"}, [made.shuffle], [])
+    taken, _ = lanes.run({1: b"a"}, own(made), [])
 
     assert ("a", 1, "1", 80_000_000) == told(taken[1])
 
@@ -96,13 +183,13 @@ def test_what_is_forgotten_is_gone(lanes, spark_context):
 @pytest.mark.parametrize("heads", [[], [b"1"]])
 def test_an_error_in_a_lane_tells_why_and_costs_no_process(lanes, heads, spark_context):
     before = shuffle_files(spark_context)
-    lanes.run({0: b"a"}, (), [])
+    lanes.run({0: b"a"}, {}, [])
     pid = lanes.pids()[0]
 
     with pytest.raises(JobFailed, match="as it should"):
-        lanes.run({0: b"fail"}, (), heads)
+        lanes.run({0: b"fail"}, {}, heads)
 
-    lanes.run({0: b"b"}, (), [])
+    lanes.run({0: b"b"}, {}, [])
     assert pid == lanes.pids()[0]
     wait_until(lambda: shuffle_files(spark_context) <= before)
 
@@ -119,41 +206,32 @@ def test_what_no_attempt_can_do_is_told_in_its_own_words(lanes):
 
 def test_lost_parts_are_told_from_other_failures(lanes):
     with pytest.raises(PartsLost, match="it is not there"):
-        lanes.run({0: b"lost"}, (), [])
+        lanes.run({0: b"lost"}, {}, [])
 
 
 def test_a_killed_lane_comes_back_in_another_process(lanes):
-    lanes.run({0: b"a", 1: b"b"}, (), [])
+    lanes.run({0: b"a", 1: b"b"}, {}, [])
     before = lanes.pids()
 
-    with pytest.raises(JobFailed):
-        lanes.run({0: b"die"}, (), [])
+    taken, _ = lanes.run({0: b"die", 1: b"b"}, {}, [])
+    assert taken[0] is None
+    assert taken[1].startswith(b"b ")
+    assert before[1] == lanes.pids()[1]
 
     made = headed(lanes, b"9")
-    taken, _ = lanes.run({0: b"c"}, [made.shuffle], [])
+    taken, _ = lanes.run({0: b"c"}, own(made), [])
     assert ("c", 1, "0", 9) == told(taken[0])
     assert before[0] != lanes.pids()[0]
 
 
 def test_jobs_under_way_are_cancelled_and_their_lanes_go_on_elsewhere(lanes):
-    lanes.run({0: b"a"}, (), [])
+    lanes.run({0: b"a"}, {}, [])
     before = lanes.pids()[0]
-    raised = []
-
-    def run():
-        try:
-            lanes.run({0: b"hang"}, (), [b"1"])
-        except JobFailed as failed:
-            raised.append(failed)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    wait_until(lambda: not lanes._idle.is_set())
-    lanes.cancel()
-    thread.join()
+    with hanging(lanes, [b"1"]) as raised:
+        pass
 
     assert raised[0].cancelled
-    lanes.run({0: b"b"}, (), [])
+    lanes.run({0: b"b"}, {}, [])
     assert before != lanes.pids()[0]
 
 
@@ -184,21 +262,6 @@ def test_a_program_without_keys_goes_the_same_way(through_shuffle, spark_context
     ended(program.start(spark_context, trigger=ab.available_now(9), checkpoint=tmp_path / "ckpt"))
 
     check(program, tmp_path)
-
-
-def test_lanes_come_and_go_while_rows_come_in(through_shuffle, spark_context, tmp_path):
-    growing = Growing(tmp_path)
-    query = growing.program(tmp_path).start(
-        spark_context, trigger=ab.epochs("20 ms", 5), checkpoint=tmp_path / "ckpt", parallelism=1
-    )
-    for width in (2, 1):
-        growing.add(20)  # some of it is under way when the width changes
-        promptly(query.rescale, width)
-    growing.add(20)
-    promptly(query.process_all_available)
-    promptly(query.stop)
-
-    check(growing.program(tmp_path), tmp_path)
 
 
 def test_what_lanes_did_not_get_is_made_again(

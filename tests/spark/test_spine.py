@@ -12,6 +12,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.errors import RunError
+from anabranch.runtime import rescaling
 from anabranch.state.recovery import recover
 from anabranch.state.store import LocalStore
 from anabranch.testing import assert_same_rows, run_sequential
@@ -75,7 +76,7 @@ def ended(query):
     assert query.await_termination(PATIENCE_S), f"it hangs: {query}"
 
 
-def promptly(call, *given, **named):
+def promptly(call, *given, patience=PATIENCE_S, **named):
     """A call that would wait for ever if something went wrong, but then fails."""
     raised = []
 
@@ -87,7 +88,7 @@ def promptly(call, *given, **named):
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(PATIENCE_S)
+    thread.join(patience)
     assert not thread.is_alive(), f"{call} hangs"
     if raised:
         raise raised[0]
@@ -174,6 +175,35 @@ def test_lanes_come_and_go_while_rows_come_in(name, spark_context, tmp_path):
     promptly(query.stop)
 
     check(growing.program(tmp_path), tmp_path)
+    origins = [each["anabranch"]["slicesFrom"] for each in query.recent_progress]
+    assert 2 <= sum(each["replica"] > 0 for each in origins), "once for each change of width"
+    assert not any(each["checkpoint"] for each in origins)
+
+
+def test_lanes_without_memory_for_state_have_it_on_disk_and_map_each_other_s(
+    spark_context, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("ANABRANCH_STATE_MEMORY", "0 B")
+    monkeypatch.setattr(rescaling, "SHARED", -1)
+    growing = Growing(tmp_path, "campaign_views")
+    query = growing.program(tmp_path).start(
+        spark_context, trigger=ab.epochs("20 ms", 5), checkpoint=tmp_path / "ckpt", parallelism=1
+    )
+    for width in (2, 1):
+        growing.add(20)
+        promptly(query.process_all_available)
+        growing.add(20)
+        promptly(query.rescale, width)
+    growing.add(20)
+    promptly(query.process_all_available)
+    promptly(query.stop)
+
+    check(growing.program(tmp_path), tmp_path)
+    told = query.recent_progress
+    origins = [each["anabranch"]["slicesFrom"] for each in told]
+    assert 2 <= sum(each["shared"] > 0 for each in origins), "once for each change of width"
+    operators = [each for progress in told for each in progress["stateOperators"]]
+    assert any(each["customMetrics"]["diskBytes"] for each in operators)
 
 
 def test_all_available_is_committed_and_visible(spark_context, tmp_path):

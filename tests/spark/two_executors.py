@@ -3,7 +3,9 @@
 The arguments are a directory and the names of scenarios: "fraud 2", "rescale", "kill noticed" ...
 Says of each, as a line of JSON, what went wrong; and of those that kill an executor how many
 shipments were made again, how many of their parts were compared with those of the first time, which of
-them differed, and which epochs were committed.
+them differed, and which epochs were committed. Of those that change the width, the widths between
+which rows were taken, where slices came from, and how many shipments were made again by the plan of
+a width before.
 """
 
 import functools
@@ -21,7 +23,8 @@ from anabranch.spark.shuffle_executor import ShuffleExecutor, _name
 from anabranch.state.recovery import recover
 from anabranch.state.store import LocalStore
 from tests.runtime.programs import PROGRAMS
-from tests.spark.test_spine import Growing, check, ended, files, promptly
+from tests.spark.backlog import Backlog, Watching, replicating
+from tests.spark.test_spine import check, ended, files, promptly
 
 MASTER = "local-cluster[2,1,1024]"
 
@@ -44,18 +47,63 @@ def run(sc, home, name, lanes, rows=7):
     check(program(name, home), home)
 
 
-def rescale(sc, home):
-    growing = Growing(home)
-    query = growing.program(home).start(
-        sc, trigger=ab.epochs("20 ms", 5), checkpoint=home / "ckpt", parallelism=1
-    )
-    for width in (2, 1):
-        growing.add(20)
-        promptly(query.rescale, width)
-    growing.add(20)
-    promptly(query.process_all_available)
-    promptly(query.stop)
-    check(growing.program(home), home)
+def rescale(sc, home, widths, watching):
+    """Other widths, one after the other, while there is always something to do."""
+    backlog = Backlog(home)
+    with watching:
+        query = backlog.program(home).start(
+            sc, trigger=ab.epochs("1 ms", 5), checkpoint=home / "ckpt", parallelism=1, slices=16
+        )
+        backlog.follow(query)
+        promptly(query.process_all_available)
+        for width in widths:
+            promptly(query.rescale, width)
+        backlog.enough()
+        promptly(query.process_all_available)
+        plans = len(query._loop._executor._inner._lanes.plans)
+        promptly(query.stop)
+    check(backlog.program(home), home)
+    origins = [each["anabranch"]["slicesFrom"] for each in query.recent_progress]
+    return {
+        "widths": sorted(set(watching.widths)),
+        "replicas": sum(each["replica"] > 0 for each in origins),
+        "plans": plans,
+        "remade": sum(deployed != plan for deployed, plan in watching.remade),
+        "epochs": committed(home),
+    }
+
+
+class KillingAmid(Watching):
+    """Kills the executor of the first lane once while the width changes: at a moment of it."""
+
+    def __init__(self, moment):
+        super().__init__()
+        self._moment = moment
+
+    def start(self, executor, lanes):
+        started = super().start(executor, lanes)
+        self._reach("start", executor)
+        return started
+
+    def run(self, executor, heads, lanes, merges=()):
+        if replicating(lanes):
+            self._reach("before", executor)
+        return super().run(executor, heads, lanes, merges)
+
+    def deploy(self, executor, deployment, was=None):
+        super().deploy(executor, deployment, was)
+        if executor._shipments:
+            self._reach("after", executor)
+            self._reach("unnoticed", executor)
+
+    def _reach(self, moment, executor):
+        if self._moment == moment:
+            self._moment = None
+            kill_executor(executor._lanes, noticed=moment != "unnoticed")
+
+    def __exit__(self, *given):
+        super().__exit__(*given)
+        assert self._moment is None, f"nothing was killed {self._moment}"
 
 
 class Killing:
@@ -87,13 +135,8 @@ class Killing:
                 timer.join()
 
     def _kill(self, lanes):
-        there = lanes._spark.executor_ids
-        before = there()
-        os.kill(parent(parent(lanes.pids()[0])), signal.SIGKILL)
         self.killed = True
-        moment = threading.Event()
-        while self._noticed and there() == before:
-            moment.wait(0.01)
+        kill_executor(lanes, noticed=self._noticed)
 
     def replace(self, executor, old, dones):
         self.found["remade"] += 1
@@ -130,9 +173,21 @@ def kill(sc, home, how):
     with Killing(how) as killing:
         run(sc, home, "fraud", 2, rows=5)
     assert killing.killed, "nothing was killed"
+    return {**killing.found, "epochs": committed(home)}
+
+
+def committed(home):
     history = recover(LocalStore(home / "ckpt")).history
-    epochs = [epoch for each in history for epoch in range(each.first, each.last + 1)]
-    return {**killing.found, "epochs": epochs}
+    return [epoch for each in history for epoch in range(each.first, each.last + 1)]
+
+
+def kill_executor(lanes, *, noticed):
+    """Kill the executor of the first lane; `noticed`: and wait until Spark knows."""
+    there = lanes._spark.executor_ids
+    before, moment = there(), threading.Event()
+    os.kill(parent(parent(lanes.pids()[0])), signal.SIGKILL)
+    while noticed and there() == before:
+        moment.wait(0.01)
 
 
 def parent(pid):
@@ -152,7 +207,9 @@ def left(sc):
 def scenario(sc, home, name):
     what, _, how = name.partition(" ")
     if what == "rescale":
-        return rescale(sc, home)
+        return rescale(sc, home, map(int, how.split()), Watching())
+    if what == "amid":
+        return rescale(sc, home, (2,), KillingAmid(how))
     if what == "kill":
         return kill(sc, home, how.split()[0])
     if what == "left":
