@@ -1,4 +1,4 @@
-"""The command line: `python -m bench NAME [--json] [--quick] [--runs N] [--save] ...`.
+"""The command line: `python -m bench NAME [CASE ...] [--json] [--quick] [--runs N] [--save] ...`.
 
 Standard output carries the result alone, as JSON or as a table; all else is on standard error.
 Exit 1: the benchmark failed, 2: it was called wrongly.
@@ -34,7 +34,7 @@ MINUTES = 10.0
 def main(arguments: Sequence[str], folder: Path = results.FOLDER) -> int:
     """Run one benchmark, or say which there are; returns the exit code."""
     parser = _parser()
-    chosen = parser.parse_args(arguments)
+    chosen = parser.parse_intermixed_args(arguments)
     if chosen.list or (chosen.name is None and not chosen.json):
         print(_listing())
         return 0
@@ -45,12 +45,8 @@ def main(arguments: Sequence[str], folder: Path = results.FOLDER) -> int:
     except registry.UnknownBenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
-    if chosen.peer is not None and chosen.peer not in bench.peers:
-        known = f"{bench.name} has {', '.join(bench.peers) or 'none'}"
-        print(f"bench: no peer {chosen.peer!r}; {known}", file=sys.stderr)
-        return 2
-    if chosen.minutes is not None and not bench.timed:
-        print(f"bench: {bench.name} takes as long as it takes: no --minutes", file=sys.stderr)
+    if (refused := _refused(bench, chosen)) is not None:
+        print(f"bench: {refused}", file=sys.stderr)
         return 2
     try:
         report = _measured(bench, _settings(chosen))
@@ -58,18 +54,35 @@ def main(arguments: Sequence[str], folder: Path = results.FOLDER) -> int:
         traceback.print_exc()
         return 1
     _show(report, as_json=chosen.json)
-    if chosen.save or not (chosen.quick or _shortened(chosen)):
+    if chosen.save or not (chosen.quick or chosen.cases or _shortened(chosen)):
         name = report.bench if chosen.peer is None else f"{report.bench}-{chosen.peer}"
         for file in results.save(report, folder, name):
             print(f"bench: wrote {file.name}", file=sys.stderr)
     return 0
 
 
+def _refused(bench: registry.Bench, chosen: argparse.Namespace) -> str | None:
+    """What a benchmark cannot do that was asked of it, if there is something."""
+    if chosen.peer is not None and chosen.peer not in bench.peers:
+        return f"no peer {chosen.peer!r}; {bench.name} has {', '.join(bench.peers) or 'none'}"
+    if chosen.minutes is not None and not bench.timed:
+        return f"{bench.name} takes as long as it takes: no --minutes"
+    for case in chosen.cases:
+        if not bench.has(case):
+            known = ", ".join(bench.choices) or "none to choose"
+            return f"no case {case!r}; {bench.name} has {known}"
+    return None
+
+
 def _settings(chosen: argparse.Namespace) -> Settings:
     quick = QUICK_RUNS if chosen.peer is None else QUICK_PEER_RUNS
     default = quick if chosen.quick else RUNS
     return Settings(
-        runs=chosen.runs or default, quick=chosen.quick, peer=chosen.peer, minutes=chosen.minutes
+        runs=chosen.runs or default,
+        quick=chosen.quick,
+        peer=chosen.peer,
+        minutes=chosen.minutes,
+        cases=tuple(chosen.cases),
     )
 
 
@@ -120,6 +133,9 @@ def _parser() -> argparse.ArgumentParser:
         epilog=f"benchmarks:\n{_listing()}",
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="which benchmark")
+    parser.add_argument(
+        "cases", nargs="*", metavar="CASE", help="these alone, and no results file: elastic's"
+    )
     parser.add_argument("--json", action="store_true", help="JSON on standard output")
     parser.add_argument(
         "--quick", action="store_true", help="smaller inputs, 3 runs, and no results file"

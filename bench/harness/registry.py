@@ -10,6 +10,7 @@ import ast
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeAlias
 
@@ -40,6 +41,12 @@ class Bench:
     """Systems that can be measured beside ours."""
     timed: bool = False
     """Whether it takes as long as it is told."""
+    choices: tuple[str, ...] = ()
+    """Cases that can be asked for alone: a name, or one with a `*` for whatever is there."""
+
+    def has(self, case: str) -> bool:
+        """Whether a case can be asked for alone."""
+        return any(fnmatchcase(case, choice) for choice in self.choices)
 
 
 def descriptions(folder: Path = FOLDER) -> dict[str, str]:
@@ -55,8 +62,8 @@ def find(name: str) -> Bench:
         raise UnknownBenchError.among(name, list(known))
     module = importlib.import_module(f"bench.benches.{name}")
     notes, peers = (getattr(module, each, ()) for each in ("NOTES", "PEERS"))
-    timed = getattr(module, "TIMED", False)
-    return Bench(name, module.measure, notes, peers, timed)
+    timed, choices = getattr(module, "TIMED", False), getattr(module, "CHOICES", ())
+    return Bench(name, module.measure, notes, peers, timed, choices)
 
 
 def _first_line(file: Path) -> str:

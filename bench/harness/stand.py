@@ -17,7 +17,7 @@ class Settings:
     """How much to measure; `quick` asks a benchmark for smaller inputs as well.
 
     `peer` names another system that is to be measured beside ours; `minutes` says how long what
-    takes as long as it is told is to take.
+    takes as long as it is told is to take; `cases` are those to measure, all if there are none.
     """
 
     runs: int = 5
@@ -25,6 +25,7 @@ class Settings:
     quick: bool = False
     peer: str | None = None
     minutes: float | None = None
+    cases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse to measure nothing."""

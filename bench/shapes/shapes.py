@@ -164,7 +164,9 @@ class OneStage:
             next_heads = [] if last else self._heads(work, place, epoch + 1)
             next_begun = time.perf_counter()
             results, answers = self._lanes.run(lanes, next_heads if self._together else [])
-            yield epoch, begun, [each for found in results.values() for each in json.loads(found)]
+            found = [each for each in results.values() if each is not None]
+            assert len(found) == len(lanes), "a lane died"
+            yield epoch, begun, [each for told in found for each in json.loads(told)]
             begun = next_begun if self._together else time.perf_counter()
             if not self._together and not last:
                 _, answers = self._lanes.run({}, next_heads)

@@ -35,7 +35,7 @@ def test_an_unknown_name_is_a_usage_error_that_says_what_exists(capsys):
     out, err = capsys.readouterr()
     assert "" == out
     assert (
-        "bench: no benchmark 'nope'; there are bundles, compile, epochs, kernels, ordering, recovery, shapes, soak, start, streambox, ysb\n"
+        "bench: no benchmark 'nope'; there are bundles, compile, elastic, epochs, kernels, ordering, recovery, shapes, soak, start, streambox, ysb\n"
         == err
     )
 
@@ -48,6 +48,7 @@ def test_without_a_name_it_says_which_there_are(arguments, capsys):
     assert [
         "bundles",
         "compile",
+        "elastic",
         "epochs",
         "kernels",
         "ordering",
@@ -127,3 +128,13 @@ def test_a_benchmark_that_fails_leaves_no_result(tiny, tmp_path, capsys):
     assert "" == out
     assert "no luck" in err
     assert [] == list(tmp_path.iterdir())
+
+
+def test_a_case_that_a_benchmark_does_not_have_is_a_usage_error(capsys):
+    assert 2 == main(["elastic", "--quick", "rescale-64mb", "nope"])
+    assert 2 == main(["compile", "nope"])
+
+    out, err = capsys.readouterr()
+    assert "" == out
+    assert "bench: no case 'nope'; elastic has rescale-*, checkpoint-*, recover-*," in err
+    assert "bench: no case 'nope'; compile has none to choose" in err

@@ -1,0 +1,69 @@
+"""How long it takes until rows are committed again when a lane's process is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import cycle
+
+from anabranch.runtime import under_way
+from bench.elastic.ground import CORES, Ground
+from bench.elastic.watched import Watched
+from bench.harness.report import Row
+from bench.harness.stand import Stand
+from bench.harness.statistics import Metric, bare, compared
+
+
+def recover(stand: Stand, here: Ground, size: str) -> list[Row]:
+    """One query; its lanes are killed in turn, half a round of deltas behind the last kill."""
+    case = f"recover-{size}"
+    with here.sized(size, lanes=CORES) as query:
+        state, rate = query.state, here.rate(query)
+        query.settle(rate)
+        victims = cycle(range(CORES))
+        values = stand.race(case, {"anabranch": lambda: _killed(query, rate, next(victims))})
+        query.finish()
+    return [
+        bare(Metric(case, "recovery_time", "s"), "anabranch", values["anabranch"]),
+        bare(Metric(case, "state", "MB"), "anabranch", [state / 1e6]),
+    ]
+
+
+def interval(stand: Stand, here: Ground) -> list[Row]:
+    """The same state, written anew once in so many deltas."""
+    case, usual = "recover-interval", under_way.ROUND
+    names = {
+        round_: "anabranch" if round_ == usual else f"every-{round_}"
+        for round_ in here.scale.rounds
+    }
+    with here.sized(here.scale.recover[0], lanes=CORES) as query:
+        rate = here.rate(query)
+        query.settle(rate)
+        victims = cycle(range(CORES))
+
+        def one(round_: int) -> float:
+            with _round(round_):
+                return _killed(query, rate, next(victims))
+
+        systems = {name: partial(one, round_) for round_, name in names.items()}
+        values = stand.race(case, systems)
+        query.finish()
+    against = [(name, "anabranch") for name in names.values() if name != "anabranch"]
+    return compared(Metric(case, "recovery_time", "s"), values, against)
+
+
+def _killed(query: Watched, rate: float, lane: int) -> float:
+    query.catch_up(rate)
+    query.await_commits(under_way.ROUND * 3 // 2)
+    return query.kill(lane)
+
+
+@contextmanager
+def _round(deltas: int) -> Iterator[None]:
+    """Have slices written anew once in so many deltas; the driver says which, and it is here."""
+    usual, under_way.ROUND = under_way.ROUND, deltas
+    try:
+        yield
+    finally:
+        under_way.ROUND = usual
