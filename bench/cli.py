@@ -55,10 +55,21 @@ def main(arguments: Sequence[str], folder: Path = results.FOLDER) -> int:
         return 1
     _show(report, as_json=chosen.json)
     if chosen.save or not (chosen.quick or chosen.cases or _shortened(chosen)):
-        name = report.bench if chosen.peer is None else f"{report.bench}-{chosen.peer}"
-        for file in results.save(report, folder, name):
+        for file in results.save(report, folder, _stem(report.bench, chosen)):
             print(f"bench: wrote {file.name}", file=sys.stderr)
     return 0
+
+
+def _stem(bench: str, chosen: argparse.Namespace) -> str:
+    """What results files are called: some cases' do not take the place of all cases'.
+
+    >>> _stem("elastic", argparse.Namespace(peer=None, cases=["rescale-*", "memory-2"]))
+    'elastic-rescale-memory-2'
+    >>> _stem("ysb", argparse.Namespace(peer="spark", cases=[]))
+    'ysb-spark'
+    """
+    parts = (bench, chosen.peer, *(case.strip("*-") for case in chosen.cases))
+    return "-".join(part for part in parts if part)
 
 
 def _refused(bench: registry.Bench, chosen: argparse.Namespace) -> str | None:
@@ -134,7 +145,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="which benchmark")
     parser.add_argument(
-        "cases", nargs="*", metavar="CASE", help="these alone, and no results file: elastic's"
+        "cases",
+        nargs="*",
+        metavar="CASE",
+        help="these alone, in files of their own if --save: elastic's",
     )
     parser.add_argument("--json", action="store_true", help="JSON on standard output")
     parser.add_argument(
@@ -148,6 +162,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="how long the soak takes (10); no results file if less",
     )
-    parser.add_argument("--save", action="store_true", help="write results files also if --quick")
+    parser.add_argument(
+        "--save", action="store_true", help="write results files also of --quick, or of some cases"
+    )
     parser.add_argument("--list", action="store_true", help="say which benchmarks there are")
     return parser
