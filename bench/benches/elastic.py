@@ -16,11 +16,12 @@ gap in a query that is hours behind, and there the width changes only behind the
 
 `checkpoint-*`: the epoch that took longest from its cut to its commit (`worst_epoch`), beside a
 query that writes nothing of its state (`none`) and one that writes all of a lane's state inside the
-lane's task every 32 deltas (`synchronous`). `checkpoint-bytes`: what they write, an epoch.
+lane's task every 32 deltas (`synchronous`). Ours writes slices anew all the time, a few or none
+with each delta, so any stretch shows what that costs. `checkpoint-bytes`: what they write.
 
 `recover-*`: a lane's process is killed; the time to the first commit with a row that came after.
-`recover-interval`: with slices written anew once in 8, 32 or 128 deltas. State comes back from the
-checkpoint alone: there is one executor.
+`recover-interval`: with slices written anew once in 8, 32 or 128 deltas, beside what the sizes of
+state and deltas suggest. State comes back from the checkpoint alone: there is one executor.
 
 `recover-executor-1`, `-2`, `-3`: on one executor more than that, each with one core and one lane, a
 whole one is killed, and so many survive. `anabranch`: they have copies of its state, each of a

@@ -32,24 +32,21 @@ def recover(stand: Stand, here: Ground, size: str) -> list[Row]:
 
 def interval(stand: Stand, here: Ground) -> list[Row]:
     """The same state, written anew once in so many deltas."""
-    case, usual = "recover-interval", under_way.ROUND
-    names = {
-        round_: "anabranch" if round_ == usual else f"every-{round_}"
-        for round_ in here.scale.rounds
-    }
+    case = "recover-interval"
     with here.sized(here.scale.recover[0], lanes=CORES) as query:
         rate = here.rate(query)
         query.settle(rate)
         victims = cycle(range(CORES))
 
-        def one(round_: int) -> float:
-            with _round(round_):
+        def one(shortest: int, longest: int) -> float:
+            with _round(shortest, longest):
                 return _killed(query, rate, next(victims))
 
-        systems = {name: partial(one, round_) for round_, name in names.items()}
-        values = stand.race(case, systems)
+        usual = partial(one, under_way.ROUND, under_way.LONGEST_ROUND)
+        fixed = {f"every-{each}": partial(one, each, each) for each in here.scale.rounds}
+        values = stand.race(case, {"anabranch": usual, **fixed})
         query.finish()
-    against = [(name, "anabranch") for name in names.values() if name != "anabranch"]
+    against = [(name, "anabranch") for name in fixed]
     return compared(Metric(case, "recovery_time", "s"), values, against)
 
 
@@ -60,10 +57,11 @@ def _killed(query: Watched, rate: float, lane: int) -> float:
 
 
 @contextmanager
-def _round(deltas: int) -> Iterator[None]:
+def _round(shortest: int, longest: int) -> Iterator[None]:
     """Have slices written anew once in so many deltas; the driver says which, and it is here."""
-    usual, under_way.ROUND = under_way.ROUND, deltas
+    usual = under_way.ROUND, under_way.LONGEST_ROUND
+    under_way.ROUND, under_way.LONGEST_ROUND = shortest, longest
     try:
         yield
     finally:
-        under_way.ROUND = usual
+        under_way.ROUND, under_way.LONGEST_ROUND = usual

@@ -36,7 +36,7 @@ class Scale:
     probe: float = 5.0
     """Seconds of a backlog that tells what the machine can do."""
     epochs: int = 70
-    """Of a run of `checkpoint`: each slice is written at least twice."""
+    """Of a run of `checkpoint`: the baseline that writes all at once does so twice."""
     commits: int = 300
     """Of a run of `memory-2`."""
     survivors: tuple[int, ...] = (1, 2, 3)

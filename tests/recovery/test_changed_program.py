@@ -281,6 +281,7 @@ def test_a_change_that_is_undone_before_it_committed_anything_lost_nothing(tmp_p
 def test_state_that_is_left_behind_goes_with_the_commits_that_are_kept(tmp_path, monkeypatch):
     # All slices are written anew with every delta, so that no older one is needed for others.
     monkeypatch.setattr(under_way, "ROUND", 1)
+    monkeypatch.setattr(under_way, "LONGEST_ROUND", 1)
     live(_both(tmp_path), stop=4, keep=2)
     folder = tmp_path / "ckpt" / "state" / "seen"
     assert list(folder.iterdir())

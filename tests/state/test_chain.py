@@ -5,8 +5,11 @@ from itertools import pairwise
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from anabranch.errors import CheckpointError
+from anabranch.state import chain
 from anabranch.state.chain import Part, due, needed, taken
 from anabranch.state.delta import Delta, pack
 from anabranch.state.recovery import read_state
@@ -97,9 +100,44 @@ def test_a_delta_that_does_not_follow_the_one_before_it_is_refused(tmp_path):
 
 @pytest.mark.parametrize("count", [1, 3, 32, 33, 64, 1000])
 def test_every_slice_has_its_turn_once_in_a_round_and_turns_are_even(count):
-    turns = [due(range(count), at, 32) for at in range(96)]
+    turns = [due(range(count), at % 32 / 32, 32) for at in range(96)]
 
     for begin in (0, 32, 64):
         assert list(range(count)) == [each for turn in turns[begin : begin + 32] for each in turn]
     assert max(map(len, turns)) - min(map(len, turns)) <= 1
     assert all(one != two or not one for one, two in pairwise(turns) if count > 1)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 6), st.frozensets(st.integers(0, 3), min_size=1), st.booleans()),
+        max_size=12,
+    )
+)
+def test_files_that_are_kept_one_by_one_are_those_that_are_needed(drawn):
+    kept, came, gone = chain.Kept(), [], []
+    for at, (epoch, slices, whole) in enumerate(drawn):
+        suffix = "snap" if whole else "delta"
+        part = Part(f"state/n/{epoch:010}_1_0_{at:x}.{suffix}", slices, whole)
+        came.append(part)
+        left = kept.add(part)
+
+        assert {*needed(came)} == {*kept}
+        assert not {*left} & {*kept}
+        gone += left
+        places = [part.place for part in kept]
+        assert places == sorted(places)
+    assert {*came} == {*gone, *kept}
+    assert len(gone) + len(list(kept)) == len(came), "each goes once"
+
+
+@given(st.lists(st.sampled_from([32, 64, 128]), min_size=300, max_size=300), st.integers(1, 100))
+def test_each_slice_is_written_anew_once_a_round_however_rounds_change(rounds, count):
+    slices, turn, written = range(count), 0.0, []
+    for round_ in rounds:
+        written += due(slices, turn, round_)
+        turn = (turn + 1 / round_) % 1
+
+    expected = [at % count for at in range(len(written))]
+    assert expected == written, "in turns, none left out and none twice"
+    assert len(written) >= count * (300 // 128)

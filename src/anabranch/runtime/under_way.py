@@ -31,11 +31,15 @@ from anabranch.runtime.payload import (
     StageJob,
 )
 from anabranch.runtime.tasks import BEGIN, SPLIT_ROWS
-from anabranch.state.chain import Part, due, needed
+from anabranch.state.chain import Kept, Part, due, needed, round_of
 from anabranch.state.slices import Owners
 
-ROUND = 32
-"""Deltas of a lane in which each of its slices is written anew once: a recovery reads no more."""
+ROUND, LONGEST_ROUND = 32, 512
+"""Deltas of a lane in which each of its slices is written anew once: a recovery reads no more.
+
+The former where state is small; the latter where it is so large that to write it anew more often
+would be most of what the query does.
+"""
 
 _REMEMBERED = 4096
 """Deltas of a lane that are remembered: a replica that takes long goes on behind where it began."""
@@ -86,10 +90,12 @@ class _Lane:
     follows: bool = False
     """Whether the version is what the lane's last delta made."""
     send_chain: bool = False
-    written: int = 0
-    """How many deltas it has written."""
+    turn: float = 0.0
+    """How much of the round is over in which each of its slices is written anew."""
     size: int = 0
     """Bytes of its state, in memory and on its disk."""
+    delta: float = 0.0
+    """Bytes of a delta, about."""
     recent: deque[tuple[str, Mapping[str, Part]]] = field(
         default_factory=lambda: deque(maxlen=_REMEMBERED)
     )
@@ -108,6 +114,16 @@ class _Lane:
 
     same: dict[str, str] = field(default_factory=dict)
     """Versions of these that another lane has made too, by what they are called there."""
+
+    @property
+    def round(self) -> int:
+        """In how many deltas each slice is written anew once."""
+        return round_of(self.size, self.delta, ROUND, max(ROUND, LONGEST_ROUND))
+
+    def wrote(self, size: int) -> None:
+        """Note a delta of so many bytes."""
+        self.turn = (self.turn + 1 / self.round) % 1
+        self.delta = size if not self.delta else self.delta + (size - self.delta) / 4
 
     @property
     def versions(self) -> frozenset[str]:
@@ -153,7 +169,7 @@ class UnderWay:
         """By ticket."""
         self._lanes = {(stage, lane): _Lane(slices) for stage, lane, slices in _places(deployment)}
         """By stage and lane."""
-        self._chain: dict[str, tuple[Part, ...]] = {}
+        self._chain: dict[str, Kept] = {}
         """The files that the state is made of, by operator."""
         self._written: dict[int, _Written] = defaultdict(_Written)
         """What the stages behind them have written, by the first epoch of a group."""
@@ -164,7 +180,7 @@ class UnderWay:
 
     def resume(self, chain: Chain) -> None:
         """Take state over as files: a lane goes on behind its last delta if its slices are its."""
-        self._chain = dict(chain)
+        self._chain = {operator: Kept(parts) for operator, parts in chain.items()}
         for (stage, lane), known in self._lanes.items():
             operators = self.deployment.stages[stage].task.operators
             parts = [part for name in operators for part in needed(chain.get(name, ()))]
@@ -254,8 +270,8 @@ class UnderWay:
             chain = None if at_hand else self.chain_of(stage, mine)
             heritage.append(Heritage(known.version, mine, replica, tail, chain))
         # It goes on with its round: slices that are at the end of it would never be written else.
-        written = old[lane].written if lane in old else 0
-        return _Lane(slices, uuid4().hex, tuple(heritage), written=written)
+        turn = old[lane].turn if lane in old else 0.0
+        return _Lane(slices, uuid4().hex, tuple(heritage), turn=turn)
 
     def cut(self, ticket: int, source: str, offer: Offer, tables: Mapping[str, str]) -> None:
         """Note an epoch, and the versions of lookup tables that hold for it."""
@@ -348,7 +364,7 @@ class UnderWay:
             known.heritage,
             known.follows,
             # What is not divided is one slice, whatever it is called.
-            due(sorted(known.slices) if divided else (0,), known.written, ROUND),
+            due(sorted(known.slices) if divided else (0,), known.turn, known.round),
         )
 
     def _routed(self, ticket: int) -> Owners | None:
@@ -482,8 +498,8 @@ class UnderWay:
         known = self._lanes[done.stage, lane]
         known.send_chain, known.heritage, known.follows = False, (), True
         known.version = done.version
+        known.wrote(sum(done.sizes.values()))
         known.size = sum(done.memory.values()) + sum(done.disk.values())
-        known.written += 1
         deltas = {name: Part(path, known.slices) for name, path in done.deltas.items()}
         known.recent.append((done.version, deltas))
         for epoch in done.epochs:
@@ -507,7 +523,7 @@ class UnderWay:
                 self._add(each.operator, Part(each.path, slices, whole=True))
 
     def _add(self, operator: str, part: Part) -> None:
-        self._chain[operator] = needed((*self._chain.get(operator, ()), part))
+        self._chain.setdefault(operator, Kept()).add(part)
 
     def files(self) -> dict[str, frozenset[str]]:
         """The files that the state would be made of again, by operator."""

@@ -8,6 +8,7 @@ nobody has to write all of a lane at once.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -92,16 +93,93 @@ def taken(parts: Sequence[Part], slices: frozenset[int]) -> Iterator[Taken]:
     return reversed(found)
 
 
-def due(slices: Sequence[int], deltas: int, round_: int) -> tuple[int, ...]:
-    """The slices to write anew with a lane's next delta, when it has written so many before.
+class Kept:
+    """An operator's files as they come, less those that nothing needs any more.
 
-    Each comes once in a round of so many deltas, and so does a recovery read no more than that of
-    any slice: of 64 slices two at a time in rounds of 32.
+    At any time those that are `needed` of all that came; one more costs one look at each, where
+    asking for them anew costs a walk along all that ever were.
 
-    >>> due(range(64), 0, 32), due(range(64), 33, 32)
-    ((0, 1), (2, 3))
-    >>> [due((7,), at, 4) for at in range(5)]
-    [(), (), (), (7,), ()]
+    >>> a = Part("state/n/0000000001_1_0_a.delta", frozenset({0, 1}))
+    >>> b = Part("state/n/0000000002_1_0_b.delta", frozenset({0, 1}))
+    >>> c = Part("state/n/0000000002_1_0_c.snap", frozenset({0, 1}), whole=True)
+    >>> kept = Kept([a, b])
+    >>> [part.name.id for part in kept.add(c)], [part.name.id for part in kept]
+    (['a', 'b'], ['c'])
     """
-    at, count = deltas % round_, len(slices)
-    return tuple(slices[at * count // round_ : (at + 1) * count // round_])
+
+    def __init__(self, parts: Iterable[Part] = ()) -> None:
+        """Take these, in any order."""
+        self._places: list[tuple[int, bool]] = []
+        self._parts: list[tuple[Part, frozenset[int]]] = []
+        """By place, each with the slices for which it is needed."""
+        for part in parts:
+            self.add(part)
+
+    def add(self, part: Part) -> tuple[Part, ...]:
+        """Take one more; those that are not needed any more, itself perhaps."""
+        at = bisect_left(self._places, part.place)
+        later = (each.slices for each, _ in self._parts[at:] if each.whole)
+        counts = part.slices.difference(*later)
+        gone = self._cover(at, part.slices) if part.whole else ()
+        if not counts:
+            return (*gone, part)
+        at -= len(gone)
+        self._places.insert(at, part.place)
+        self._parts.insert(at, (part, counts))
+        return gone
+
+    def _cover(self, before: int, slices: frozenset[int]) -> tuple[Part, ...]:
+        """Of files that come before this place nothing is needed of some slices."""
+        gone, kept = list[Part](), list[tuple[Part, frozenset[int]]]()
+        for part, counts in self._parts[:before]:
+            left = counts - slices
+            if left:
+                kept.append((part, left))
+            else:
+                gone.append(part)
+        if gone:
+            self._places[:before] = [part.place for part, _ in kept]
+        self._parts[:before] = kept
+        return tuple(gone)
+
+    def copy(self) -> Kept:
+        """The same, to go on from."""
+        made = Kept()
+        made._places, made._parts = list(self._places), list(self._parts)
+        return made
+
+    def __iter__(self) -> Iterator[Part]:
+        """Those that are needed, oldest first."""
+        return (part for part, _ in self._parts)
+
+
+def round_of(state: float, delta: float, shortest: int, longest: int) -> int:
+    """In how many deltas each slice is to be written anew once, given bytes of both.
+
+    As many as weigh as much as the state does: then a query writes at most twice what it changes,
+    and a recovery reads at most twice the state, or so few files that they do not matter. A power
+    of two times the shortest, so that turns add up exactly.
+
+    >>> [round_of(1e9, size, 32, 512) for size in (1e9, 1e7, 1e5)]
+    [32, 128, 512]
+    """
+    found = shortest
+    while found < longest and found * delta < state:
+        found *= 2
+    return found
+
+
+def due(slices: Sequence[int], turn: float, round_: int) -> tuple[int, ...]:
+    """The slices to write anew with a lane's next delta, when so much of its round is over.
+
+    Each comes once in a round of so many deltas, whatever rounds were before: of 64 slices two at a
+    time in rounds of 32.
+
+    >>> due(range(64), 0.0, 32), due(range(64), 1 / 32, 32)
+    ((0, 1), (2, 3))
+    >>> [due((7,), at / 4, 4) for at in range(4)]
+    [(), (), (), (7,)]
+    """
+    count = len(slices)
+    passed = range(int(turn * count), int((turn + 1 / round_) * count))
+    return tuple(slices[at % count] for at in passed)

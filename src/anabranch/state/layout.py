@@ -26,6 +26,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -183,6 +184,7 @@ def plan_of(path: str) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
+@lru_cache(maxsize=1 << 14)  # the same ones are asked for at every commit
 def delta_of(path: str) -> DeltaName | None:
     """What a delta's path says; of a very long operator's name only its beginning. None: no delta.
 

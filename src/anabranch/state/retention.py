@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from anabranch.state.chain import Part, needed, parts_of
+from anabranch.state.chain import Kept, Part, needed, parts_of
 from anabranch.state.layout import Commit, is_snapshot
 
 
@@ -55,6 +55,38 @@ def needed_links(history: Sequence[Commit]) -> Iterator[Link]:
     yield from sorted(links, key=lambda link: (-link.number, link.lane))
 
 
+class _Links:
+    """Of commits in order, the oldest that names a file which is needed behind the last."""
+
+    def __init__(self) -> None:
+        """Begin before the first."""
+        self._kept: dict[str, Kept] = {}
+        self._numbers: dict[str, dict[str, int]] = {}
+        """The commits that name the files which are needed, by operator and path."""
+
+    def add(self, commit: Commit) -> None:
+        """Take the next commit."""
+        for operator in commit.dropped:
+            self._kept.pop(operator, None)
+            self._numbers.pop(operator, None)
+        for operator, part in parts_of(commit):
+            numbers = self._numbers.setdefault(operator, {})
+            numbers[part.path] = commit.number
+            for gone in self._kept.setdefault(operator, Kept()).add(part):
+                numbers.pop(gone.path, None)
+
+    def copy(self) -> _Links:
+        """The same, to go on from."""
+        made = _Links()
+        made._kept = {operator: each.copy() for operator, each in self._kept.items()}
+        made._numbers = {operator: dict(each) for operator, each in self._numbers.items()}
+        return made
+
+    def oldest(self) -> int | None:
+        """The number of that commit; None: no file is needed."""
+        return min((min(each.values()) for each in self._numbers.values() if each), default=None)
+
+
 class Retention:
     """The commits that are kept, and what may go when there are more."""
 
@@ -67,8 +99,9 @@ class Retention:
         self._commits: list[Commit] = []
         # Before this one commits are kept only for their deltas; their plans are gone.
         self._window = self._with_epochs = 0
-        # The oldest that names a delta.
-        self._stateful: int | None = None
+        # What the newest needs, and what the oldest of the window does.
+        self._newest_links, self._oldest_links = _Links(), _Links()
+        self._linked = 0
         # Plans of before the window that are the newest of their sources all the same.
         self._spared: set[str] = set()
 
@@ -89,8 +122,9 @@ class Retention:
             return commit.number if commit.delta_paths else None
         if not _shortens(commit):
             return before
-        chain = [each for each in self._commits if each.number >= before]
-        return min((link.number for link in needed_links([*chain, commit])), default=None)
+        links = self._newest_links.copy()
+        links.add(commit)
+        return links.oldest()
 
     def referenced(self) -> frozenset[str]:
         """The paths of all that is kept: commits, their deltas, the plans of the last ones."""
@@ -103,8 +137,7 @@ class Retention:
         """Take a commit that follows the newest."""
         self._commits.append(commit)
         self._with_epochs += not commit.is_opening
-        if self._stateful is None and commit.delta_paths:
-            self._stateful = commit.number
+        self._newest_links.add(commit)
 
     def expire(self, published: int) -> tuple[str, ...]:
         """The paths that nothing needs any more, commits first; nothing behind `published`."""
@@ -135,17 +168,17 @@ class Retention:
 
     def _drop(self, begin: int) -> Iterator[str]:
         """Let go of commits whose deltas the oldest of the window does not need."""
-        passed = self._commits[begin + 1 : self._window + 1]
-        # Chains are walked only where they may have become shorter: they may be very long.
-        before_state = self._stateful is None or self._commits[0].number < self._stateful
-        if not passed or not (before_state or any(map(_shortens, passed))):
+        if begin == self._window:
             return
+        for each in self._commits[self._linked : self._window + 1]:
+            self._oldest_links.add(each)
         kept = self._commits[: self._window + 1]
-        first = min((link.number for link in needed_links(kept)), default=kept[-1].number)
+        oldest = self._oldest_links.oldest()
+        first = kept[-1].number if oldest is None else oldest
         dropped = [each for each in kept if each.number < min(first, kept[-1].number)]
         del self._commits[: len(dropped)]
         self._window -= len(dropped)
-        self._stateful = next((each.number for each in self._commits if each.delta_paths), None)
+        self._linked = self._window + 1
         yield from (each.path for each in dropped)
         for each in dropped:
             yield from each.delta_paths
