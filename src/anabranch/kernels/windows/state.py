@@ -4,18 +4,25 @@ Partials of many keys that stay idle must not be added up again and again: commi
 layers, each more than twice as large as the next, and a layer is added to the one below it only
 when it has grown. Where many values of a key are kept whole several layers of one size may stand
 side by side (`layout`). Panes that have left are cut off at the front of a layer when it is folded.
+
+Nobody waits while much is added up. Layers of more than `SMALL` rows stay as they are until they
+are half as many rows as all below them. Then a *sweep* begins: slices are divided into classes, and
+each fold takes the next few, adds up what all layers have of them, and makes it a layer of its own,
+a *shard*. When the sweep is over there are nothing but shards, and what came meanwhile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import polars as pl
 
 from anabranch.kernels.layers import (
     Slices,
     alike,
+    counting,
     earlier,
     mine,
     narrowed,
@@ -27,6 +34,66 @@ from anabranch.kernels.shelf import Shelf
 from anabranch.kernels.windows.layout import Layout
 from anabranch.kernels.windows.panes import START
 from anabranch.kernels.windows.windows import SLICE, Windows
+
+SMALL = 2**15
+"""Rows that are added up at once: 1,000,000 with six aggregates take 1.3 to 2 s, these 50 ms."""
+SHARD = 2**13
+"""Rows of a shard, about, where there are slices enough."""
+PACE = 4
+"""Rows that a sweep takes for each that comes in: then what comes meanwhile is a quarter of all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Class:
+    """The slices with one remainder; `of` is a power of two, so that classes nest or are apart."""
+
+    of: int
+    at: int
+
+    def has(self, other: Class) -> bool:
+        """Whether all slices of another class are in this one."""
+        return other.of >= self.of and other.at % self.of == self.at
+
+    def meets(self, other: Class) -> bool:
+        """Whether there is a slice in both."""
+        return self.has(other) or other.has(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """How far all layers that there were are made shards."""
+
+    next: Class
+    slices: int
+    """All are below this number."""
+
+    @classmethod
+    def of(cls, layers: Sequence[Layer]) -> Sweep:
+        """The one that begins: as many classes as make small shards, if there are so many slices.
+
+        Layers hold at least one row.
+        """
+        slices = 1 + max(int(each.frame[SLICE].to_numpy().max()) for each in layers)
+        rows, count = sum(each.height for each in layers), 1
+        while count < slices and rows > count * SHARD:
+            count *= 2
+        return cls(Class(count, 0), slices)
+
+    @property
+    def left(self) -> Slices:
+        """The slices that are behind the next class."""
+        return _left(self.next.of, self.next.at, self.slices)
+
+    def then(self) -> Sweep | None:
+        """The sweep behind the next class; None: it is over."""
+        if self.next.at + 1 == self.next.of:
+            return None
+        return replace(self, next=replace(self.next, at=self.next.at + 1))
+
+
+@lru_cache(maxsize=256)
+def _left(of: int, at: int, slices: int) -> Slices:
+    return frozenset(each for each in range(slices) if each % of > at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +115,10 @@ class Layer:
     """The slices that count of it; None: all."""
     cut: int = 0
     """How many of the first partials are cut off."""
+    shard: Class | None = None
+    """The class that all its slices are of, if it was made by a sweep."""
+    swept: bool = False
+    """Whether a sweep under way takes it."""
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -84,9 +155,30 @@ class Layer:
     def only(self, slices: Slices) -> Layer:
         """The same, of which these slices alone count."""
         found = narrowed(self.slices, slices)
+        if self.shard is not None:
+            found = frozenset(each for each in found if each % self.shard.of == self.shard.at)
         if found:
             return replace(self, slices=found)
         return self._of(self.made.clear())
+
+    def of_class(self, wanted: Class) -> pl.DataFrame:
+        """The partials of a class that count."""
+        frame = self.frame
+        if self.shard is not None and wanted.has(self.shard):
+            return mine(frame, self.slices)
+        if self.shard is not None and not wanted.meets(self.shard):
+            return frame.clear()
+        flags = (frame[SLICE].to_numpy() & (wanted.of - 1)) == wanted.at
+        if self.slices is not None:
+            flags &= counting(self.slices, frame[SLICE])
+        return frame.filter(pl.Series(flags))
+
+    def behind(self, sweep: Sweep) -> Layer | None:
+        """What is left of it behind the next class of a sweep; None: nothing."""
+        if self.shard is not None and sweep.next.has(self.shard):
+            return None
+        found = self.only(sweep.left)
+        return found if found.height else None
 
     def shelved(self, shelf: Shelf) -> Layer:
         """The same, with the pieces that a shelf gave back."""
@@ -95,6 +187,15 @@ class Layer:
     def summed(self, frame: pl.DataFrame) -> Layer:
         """The same with other partials, one a pane and key, all of which count."""
         return replace(self._of(frame), added=True)
+
+    @property
+    def kept(self) -> bool:
+        """Whether a sweep has made it, or will take it: it is not added to others before."""
+        return self.swept or self.shard is not None
+
+    def free(self) -> Layer:
+        """The same, as if there were no sweeps."""
+        return replace(self, shard=None, swept=False) if self.kept else self
 
     def _of(self, frame: pl.DataFrame) -> Layer:
         return replace(self, made=frame, cut=0, slices=None)
@@ -110,6 +211,8 @@ class PaneState:
     """The version up to which layers are committed."""
     saved: int = 0
     """So many rows may be copied to tidy layers, at a fold."""
+    sweep: Sweep | None = None
+    """The one that is under way."""
 
     @classmethod
     def from_deltas(
@@ -167,12 +270,22 @@ class PaneState:
         old = [each for each in self.layers if each.version <= version]
         closed = old[-1].closed
         kept = [each.without(closed) for each in old]
-        settled, saved = self._settled([each for each in kept if each.height])
-        settled = settled or [kept[-1]]
+        full = [each for each in kept if each.height]
+        if all(each.layout is Layout.COPIES for each in full):
+            at = max((at for at, each in enumerate(full, 1) if each.kept), default=0)
+            loose = [each for each in self._settled(full[at:], SMALL) if each.height]
+            (settled, sweep), saved = self._swept([*full[:at], *loose], kept[-1].height), 0
+        else:
+            grouped = self._settled([each.free() for each in full])
+            settled, saved = tidied(
+                grouped, self.saved, self._together, lambda layer: layer.layout.value
+            )
+            sweep = None
+        settled = settled or [kept[-1].free()]
         layers = [replace(each, version=version, settled=True) for each in settled]
         layers[-1] = replace(layers[-1], closed=closed)
         newer = tuple(each for each in self.layers if each.version > version)
-        return replace(self, layers=(*layers, *newer), base=version, saved=saved)
+        return replace(self, layers=(*layers, *newer), base=version, saved=saved, sweep=sweep)
 
     def only(self, slices: Slices) -> PaneState:
         """The same state, of these slices alone."""
@@ -183,29 +296,58 @@ class PaneState:
         require_folded(self.version, self.oldest)
         require_folded(other.version, other.oldest)
         both = side_by_side(self.layers, other.layers)
-        layers = [replace(each, version=self.version) for each in both]
+        layers = [replace(each, version=self.version, swept=False) for each in both]
         closed = earlier(self.layers[-1].closed, other.layers[-1].closed)
         layers[-1] = replace(layers[-1], closed=closed)
-        return replace(self, layers=tuple(layers))
+        return replace(self, layers=tuple(layers), sweep=None)
 
     def shelved(self, shelf: Shelf) -> PaneState:
         """The same state, with the pieces that a shelf gave back."""
         return replace(self, layers=tuple(each.shelved(shelf) for each in self.layers))
 
-    def _settled(self, layers: Sequence[Layer]) -> tuple[list[Layer], int]:
+    def _settled(self, layers: Sequence[Layer], most: float = float("inf")) -> list[Layer]:
         """The same partials, where too many layers are of one size in one layer.
 
         First it is settled which belong together, then they are added up, all at once: to add the
         layers of many epochs one by one to those before them takes two to three times as long.
         Added up they may be fewer; then a later fold takes them together with those behind them.
+        No layer of more than `most` rows comes of it.
         """
         groups = list[tuple[Layer, ...]]()
         for layer in layers:
             groups.append((layer,))
             while not layer.settled and (count := _alike(groups)) > layer.layout.value:
-                groups[-count:] = [tuple(each for group in groups[-count:] for each in group)]
-        found = [self._together(group) for group in groups]
-        return tidied(found, self.saved, self._together, lambda layer: layer.layout.value)
+                group = tuple(each for group in groups[-count:] for each in group)
+                if _rows(group) > most:
+                    break
+                groups[-count:] = [group]
+        return [self._together(group) for group in groups]
+
+    def _swept(self, layers: list[Layer], came: int) -> tuple[list[Layer], Sweep | None]:
+        """The same partials, some more of them in shards; and the sweep that is under way then.
+
+        `came` rows are new: the more come, the more are swept.
+        """
+        sweep = self.sweep
+        if sweep is None:
+            if not _worn(layers):
+                return layers, None
+            layers, sweep = [replace(each, swept=True) for each in layers], Sweep.of(layers)
+        room = max(SHARD, PACE * came)
+        while sweep is not None and room > 0:
+            parts = [each.of_class(sweep.next) for each in layers if each.swept]
+            room -= max(1, sum(part.height for part in parts))
+            layers = [*self._shards(parts, sweep.next), *_behind(layers, sweep)]
+            sweep = sweep.then()
+        return layers, sweep
+
+    def _shards(self, parts: Sequence[pl.DataFrame], made: Class) -> list[Layer]:
+        """The shard that is made of these partials, if there are any."""
+        full = [part for part in parts if part.height]
+        if not full:
+            return []
+        version = self.layers[-1].version
+        return [Layer(version, self.windows.merged(full), settled=True, shard=made)]
 
     def _together(self, group: Sequence[Layer], last: bool = False) -> Layer:  # noqa: FBT001, FBT002
         del last  # partials hide nothing that is below them
@@ -249,7 +391,26 @@ class PaneState:
 
 def _alike(groups: Sequence[Sequence[Layer]]) -> int:
     """How many of the last groups are of one size, before they are one."""
-    return alike([sum(each.height for each in group) for group in groups])
+    return alike([_rows(group) for group in groups])
+
+
+def _rows(layers: Iterable[Layer]) -> int:
+    return sum(each.height for each in layers)
+
+
+def _worn(layers: Sequence[Layer]) -> bool:
+    """Whether there is enough to add up, or to forget, for a sweep to begin."""
+    if not layers:
+        return False
+    shards = _rows(each for each in layers if each.shard is not None)
+    loose = _rows(layers) - shards
+    return loose > max(SMALL, shards // 2) or any(each.divided for each in layers)
+
+
+def _behind(layers: Sequence[Layer], sweep: Sweep) -> list[Layer]:
+    """The layers behind the next class of a sweep: what it has still to take is less."""
+    found = [each.behind(sweep) if each.swept else each for each in layers]
+    return [each for each in found if each is not None]
 
 
 def _copied(frame: pl.DataFrame) -> pl.DataFrame:
