@@ -28,6 +28,7 @@ from anabranch.kernels.keyed.rows import NEVER
 from anabranch.kernels.lane_task import LaneState
 from anabranch.kernels.letters import Origins
 from anabranch.kernels.state import Adding
+from anabranch.kernels.windows import state as panes
 from anabranch.program.log import Cut
 from anabranch.runtime import resident_state
 from anabranch.runtime.aside import AtOnce
@@ -224,6 +225,9 @@ def _impatient(draw: random.Random) -> Iterator[None]:
         mock.patch.object(layers, "FEW", draw.choice([2, 8])),
         mock.patch.object(layers, "MOST", draw.choice([2, 6, 24])),
         mock.patch.dict(defaults, large=draw.choice([0, 3, 4_096])),
+        mock.patch.object(panes, "SMALL", draw.choice([0, 4, 2**15])),
+        mock.patch.object(panes, "SHARD", draw.choice([1, 3, 2**13])),
+        mock.patch.object(panes, "PACE", draw.choice([1, 4])),
     ):
         yield
 
