@@ -62,7 +62,9 @@ def test_in_the_end_there_are_shards_alone(query):
     for taken in query.epochs:
         given = query.kernel.run(taken, state)
         state = given.state.fold(given.state.version)
-    (shards,) = {each.shard.of for each in state.layers if each.shard is not None and not each.swept}
+    (shards,) = {
+        each.shard.of for each in state.layers if each.shard is not None and not each.swept
+    }
 
     assert shards == SLICES, "as many as there are slices, since a slice is too much for one"
     for each in state.layers:
@@ -74,7 +76,8 @@ def test_in_the_end_there_are_shards_alone(query):
 
 def test_classes_nest_or_are_apart():
     assert Class(1, 0).has(Class(8, 5))
-    assert Class(4, 1).has(Class(8, 5)) and Class(8, 5).meets(Class(4, 1))
+    assert Class(4, 1).has(Class(8, 5))
+    assert Class(8, 5).meets(Class(4, 1))
     assert not Class(4, 1).meets(Class(8, 6))
     assert not Class(8, 5).has(Class(4, 1))
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 
 def backups(
@@ -51,42 +50,6 @@ def backups(
                 for each in range(1, min(factor, len(peers)) + 1)
             )
     return dict(sorted(found.items()))
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """Which copies are to be made and which are not needed any more; executors by slice."""
-
-    new: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    dropped: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-
-    def __bool__(self) -> bool:
-        """Whether there is anything to do."""
-        return bool(self.new or self.dropped)
-
-
-def changes(before: Mapping[int, Sequence[str]], after: Mapping[int, Sequence[str]]) -> Changes:
-    """What is to be done where executors came or went, or slices moved.
-
-    A copy that stays is not named, whether it is a slice's first backup or another one. Those on an
-    executor that is gone are named as dropped: to drop them is to forget them.
-
-    >>> changes({4: ("a",), 5: ("c",)}, {4: ("a",), 5: ("b", "c"), 6: ("a",)})
-    Changes(new={5: ('b',), 6: ('a',)}, dropped={})
-    >>> changes({4: ("a", "b")}, {4: ("b", "c")})
-    Changes(new={4: ('c',)}, dropped={4: ('a',)})
-    """
-    return Changes(_only_in(after, before), _only_in(before, after))
-
-
-def _only_in(
-    these: Mapping[int, Sequence[str]], others: Mapping[int, Sequence[str]]
-) -> dict[int, tuple[str, ...]]:
-    found = {
-        slice_: tuple(each for each in these[slice_] if each not in others.get(slice_, ()))
-        for slice_ in sorted(these)
-    }
-    return {slice_: executors for slice_, executors in found.items() if executors}
 
 
 def recovery(
