@@ -50,7 +50,7 @@ def working(make, bundles, scheme, workers, draw):
                     bundle = core.operate(at, fragment)
                     if bundle is None:
                         continue
-                    while not core.send(at, fragment.serial, bundle):
+                    while not core.send(at, bundle):
                         buffer = core.operators[at].buffer
                         step(
                             lambda: None,

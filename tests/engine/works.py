@@ -16,8 +16,10 @@ class Mapped:
         return [(key, value + 1) for key, value in fragment.content]
 
     def together(self, serial, made):
-        rows = [row for at in sorted(made) for row in made[at]]
-        return cut(rows, self.to)
+        return [row for at in sorted(made) for row in made[at]]
+
+    def onward(self, serial, bundle):
+        return cut(bundle, self.to)
 
 
 @dataclass
@@ -58,8 +60,7 @@ class Summed(Mapped):
 
     def together(self, serial, made):
         # Rows of several partitions are put back by their places in the bundle.
-        rows = sorted(row for part in made.values() for row in part)
-        return cut([row for _, row in rows], self.to)
+        return [row for _, row in sorted(row for part in made.values() for row in part)]
 
 
 @dataclass
@@ -103,7 +104,7 @@ def sequentially(make, bundles):
             made = {
                 at: work.operate(_Fragment(at, content)) for at, content in sorted(parts.items())
             }
-            parts = work.together(serial, made)
+            parts = work.onward(serial, work.together(serial, made))
         left.append(parts[0])
     return left
 

@@ -63,21 +63,36 @@ class Work(Protocol):
     def operate(self, fragment: Fragment[Any]) -> Any:
         """What becomes of a fragment, which may change the state of its partition."""
 
-    def together(self, serial: int, made: Mapping[int, Any]) -> Mapping[int, Any]:
-        """A whole bundle of what became of its fragments, by partition; as the next takes it.
+    def together(self, serial: int, made: Mapping[int, Any]) -> Any:
+        """A whole bundle of what became of its fragments, by partition. In any order of numbers."""
 
-        By the partitions of the operator behind it; behind the last one, whatever is to leave.
+    def onward(self, serial: int, bundle: Any) -> Mapping[int, Any]:
+        """The bundle by the partitions of the operator behind; or as it is to leave, as part 0.
+
+        In the order of numbers, one at a time, while nothing behind it goes on: it is quick.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """What an operator made of all of a bundle's fragments."""
+
+    serial: int
+    content: Any
 
 
 class Operator:
     """One operator at work."""
 
     def __init__(
-        self, work: Work, forward: Callable[[int, Any], None], scheme: Scheme, atomics: Atomics
+        self, work: Work, behind: Callable[[int, Any], None], scheme: Scheme, atomics: Atomics
     ) -> None:
-        """What it makes is forwarded in order."""
+        """What it makes goes on in order to what is behind it."""
         self.work = work
+
+        def forward(serial: int, bundle: Any) -> None:
+            behind(serial, work.onward(serial, bundle))
+
         self.most = UNBOUNDED if work.partitions is None else work.partitions
         self.worklist = _worklist(work.partitions, scheme, atomics)
         self.buffer: ReorderBuffer[Any] | LockedReorderBuffer[Any] = (
@@ -88,17 +103,17 @@ class Operator:
         self._made: dict[int, dict[int, Any]] = {}
         self._lock = atomics.mutex()
 
-    def take(self, fragment: Fragment[Any], made: Any) -> Mapping[int, Any] | None:
+    def take(self, fragment: Fragment[Any], made: Any) -> Bundle | None:
         """Keep what became of a fragment; the bundle, if that was the last one of it."""
-        if fragment.fragments == 1:
-            return self.work.together(fragment.serial, {fragment.partition: made})
-        with self._lock:
-            found = self._made.setdefault(fragment.serial, {})
-            found[fragment.partition] = made
-            if len(found) < fragment.fragments:
-                return None
-            del self._made[fragment.serial]
-        return self.work.together(fragment.serial, found)
+        serial, found = fragment.serial, {fragment.partition: made}
+        if fragment.fragments > 1:
+            with self._lock:
+                found = self._made.setdefault(serial, {}) | found
+                if len(found) < fragment.fragments:
+                    self._made[serial] = found
+                    return None
+                del self._made[serial]
+        return Bundle(serial, self.work.together(serial, found))
 
 
 def _worklist(partitions: int | None, scheme: Scheme, atomics: Atomics) -> Worklist[Any]:
@@ -136,23 +151,21 @@ class Core:
         operator = self.operators[at]
         return operator.worklist.consume(expired, operator.buffer.fits)
 
-    def operate(self, at: int, fragment: Fragment[Any]) -> Mapping[int, Any] | None:
+    def operate(self, at: int, fragment: Fragment[Any]) -> Bundle | None:
         """Do the work; the bundle, if it is done and has to be sent."""
         operator = self.operators[at]
         return operator.take(fragment, operator.work.operate(fragment))
 
-    def send(self, at: int, serial: int, bundle: Mapping[int, Any]) -> bool:
+    def send(self, at: int, bundle: Bundle) -> bool:
         """Have a bundle go on from an operator; False: it has no room yet, send it again."""
-        return self.operators[at].buffer.send(serial, bundle)
+        return self.operators[at].buffer.send(bundle.serial, bundle.content)
 
-    def put(
-        self, at: int, serial: int, bundle: Mapping[int, Any], stopped: Callable[[], bool]
-    ) -> bool:
+    def put(self, at: int, bundle: Bundle, stopped: Callable[[], bool]) -> bool:
         """Have a bundle go on from an operator, and wait for room if there is none.
 
         False: it was not sent, since `stopped` said so.
         """
-        return self.operators[at].buffer.put(serial, bundle, stopped)
+        return self.operators[at].buffer.put(bundle.serial, bundle.content, stopped)
 
     def wake(self) -> None:
         """Have those who wait for room look whether they still should."""

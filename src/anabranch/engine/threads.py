@@ -20,7 +20,7 @@ PATIENCE_S = 0.001
 """How long a worker waits that found nothing where something waits: another is at work on it."""
 
 Size = Callable[[Any], int]
-"""How many tuples a fragment has, or a bundle's part."""
+"""How many tuples a fragment has, or a bundle that is made."""
 
 
 class Threads:
@@ -142,8 +142,8 @@ class Threads:
             taken += self._size(fragment.content)
             bundle = self._core.operate(at, fragment)
             if bundle is not None:
-                given += sum(map(self._size, bundle.values()))
-                if not self._core.put(at, fragment.serial, bundle, self._failed):
+                given += self._size(bundle.content)
+                if not self._core.put(at, bundle, self._failed):
                     break
                 self._tell()
         return taken, given
