@@ -1,0 +1,23 @@
+"""Next externalization: to what the next result waits for. After StreamBox (Miao et al. 2017).
+
+Work that a watermark caused comes first: results leave by it. Then work towards the results that
+are due next, by their windows or, where there are none, by when results left before. Where nothing
+tells, the operator that has work of most windows: it holds up most.
+"""
+
+from __future__ import annotations
+
+from anabranch.scheduling.pipeline_view import OperatorView, PipelineView
+
+NEVER = float("inf")
+
+
+def rank(operator: OperatorView) -> tuple[bool, float, int]:
+    """The smallest goes first."""
+    due = NEVER if operator.due is None else operator.due
+    return operator.watermarks == 0, due, -operator.open
+
+
+def next_externalization(view: PipelineView) -> int | None:
+    """The operator that the next result waits for; of equals the last."""
+    return min(view.schedulable, key=lambda at: (*rank(view.operators[at]), -at), default=None)
