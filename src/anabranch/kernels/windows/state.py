@@ -38,7 +38,7 @@ from anabranch.kernels.windows.windows import SLICE, Windows
 SMALL = 2**15
 """Rows that are added up at once: 1,000,000 with six aggregates take 1.3 to 2 s, these 50 ms."""
 SHARD = 2**13
-"""Rows of a shard, about, where there are slices enough."""
+"""Rows of a shard, about, where there are slices enough; more where more comes at once."""
 PACE = 4
 """Rows that a sweep takes for each that comes in: then what comes meanwhile is a quarter of all."""
 
@@ -68,14 +68,14 @@ class Sweep:
     """All are below this number."""
 
     @classmethod
-    def of(cls, layers: Sequence[Layer]) -> Sweep:
-        """The one that begins: as many classes as make small shards, if there are so many slices.
+    def of(cls, layers: Sequence[Layer], size: int) -> Sweep:
+        """The one that begins: as many classes as make shards of about this size, of all slices.
 
         Layers hold at least one row.
         """
         slices = 1 + max(int(each.frame[SLICE].to_numpy().max()) for each in layers)
         rows, count = sum(each.height for each in layers), 1
-        while count < slices and rows > count * SHARD:
+        while count < slices and rows > count * size:
             count *= 2
         return cls(Class(count, 0), slices)
 
@@ -328,12 +328,11 @@ class PaneState:
 
         `came` rows are new: the more come, the more are swept.
         """
-        sweep = self.sweep
+        sweep, room = self.sweep, max(SHARD, PACE * came)
         if sweep is None:
             if not _worn(layers):
                 return layers, None
-            layers, sweep = [replace(each, swept=True) for each in layers], Sweep.of(layers)
-        room = max(SHARD, PACE * came)
+            layers, sweep = [replace(each, swept=True) for each in layers], Sweep.of(layers, room)
         while sweep is not None and room > 0:
             parts = [each.of_class(sweep.next) for each in layers if each.swept]
             room -= max(1, sum(part.height for part in parts))
