@@ -12,7 +12,7 @@ from anabranch.runtime.backups import Backups
 from anabranch.runtime.ground import Ground
 from anabranch.scheduling.session_machine import Cycle
 from anabranch.simulate.inline import KIND, Death, InlineExecutor, Mischief
-from anabranch.state.recovery import read_plan, recover
+from anabranch.state.recovery import committed_plans, recover
 from anabranch.state.slices import Owners
 from anabranch.state.store import LocalStore
 from anabranch.testing import MockClock, assert_same_rows, run_sequential
@@ -210,9 +210,8 @@ def test_plans_and_commits_say_which_configuration_holds(tmp_path):
     assert 3 <= len(set(versions))
     by_version = {each.version: each.owners for each in found if not each.is_opening}
     assert 2 <= len(set(by_version.values()))
-    plans = [
-        read_plan(LocalStore(tmp_path / "ckpt"), path) for each in found for path in each.plans
-    ]
+    store = LocalStore(tmp_path / "ckpt")
+    plans = [plan for each in found for plan in committed_plans(store, each)]
     assert {plan.owners for plan in plans} <= {1, *range(versions[-1] + 1)}
     assert all(
         plan.owners <= each.version for each in found for plan in plans if plan.path in each.plans

@@ -55,7 +55,7 @@ def test_from_plan_to_publication_on_a_real_disk(tmp_path):
         assert (run, run * 2, epoch) == (commits.run, sealed.number, run - 1)
 
     assert [("publish", 0, ("m",)), ("publish", 1, ("m",))] == sink.seen
-    assert EpochPlan(1, "in", {0: (1, 2)}, run=2) == commits.read_plan(sealed.plans[0])
+    assert (EpochPlan(1, "in", {0: (1, 2)}, run=2),) == commits.read_plans(sealed.plans[0])
     assert ["0000000002"] == [path.name for path in (tmp_path / "c" / "lease").iterdir()]
 
 

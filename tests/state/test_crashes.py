@@ -17,8 +17,8 @@ MOMENTS = ("before", "within", "after")
 class World:
     """A store, a sink and a witness; masters come and go."""
 
-    def __init__(self, durability="power"):
-        self.store = SimulatedStore(durability)
+    def __init__(self, durability="power", **options):
+        self.store, self.options = SimulatedStore(durability), options
         self.sink = workload.RecordingSink()
         # A publication is two more places to die at: before the sink has done it, and after.
         self.sink.on_call = self.tick
@@ -28,7 +28,7 @@ class World:
         self.store.exists("sink")
 
     def master(self, **options):
-        return workload.Master(self.store, self.sink, self.witness, **options)
+        return workload.Master(self.store, self.sink, self.witness, **self.options | options)
 
     def run(self):
         """Whether a master got through."""
@@ -125,4 +125,15 @@ def test_other_groups_after_a_crash_change_nothing():
         world = World()
         world.crash(call, "after", 1)
         world.master(group=1 + call % 4).run()
+        workload.check_finished(world.store, world.sink, world.witness)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("together", [2, 3, 5])
+@pytest.mark.parametrize("seed", [None, 1])
+def test_plans_of_several_epochs_may_be_one_file_wherever_commits_end(together, seed):
+    for call in range(1, CALLS + 1):
+        world = World(together=together, group=1 + call % 3)
+        world.crash(call, MOMENTS[call % 3], seed)
+        world.master(group=1 + call % 4, together=1 + call % 2).run()
         workload.check_finished(world.store, world.sink, world.witness)

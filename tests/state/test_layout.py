@@ -77,9 +77,17 @@ def resealed(data, change):
     return body + b"crc32c %08x\n" % crc32c(body)
 
 
+def read(value, path, data):
+    """What is in a file of the kind that a value is of."""
+    if not isinstance(value, EpochPlan):
+        return type(value).from_bytes(path, data)
+    (plan,) = EpochPlan.all_from_bytes(path, data)
+    return plan
+
+
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 def test_what_is_written_is_read(value):
-    assert value == type(value).from_bytes("file", value.to_bytes())
+    assert value == read(value, "file", value.to_bytes())
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
@@ -88,9 +96,9 @@ def test_every_length_but_its_own_is_refused(value):
 
     for length in range(len(data)):
         with pytest.raises(CheckpointError, match=r"^checkpoint file some/file cannot be read"):
-            type(value).from_bytes("some/file", data[:length])
+            read(value, "some/file", data[:length])
     with pytest.raises(CheckpointError):
-        type(value).from_bytes("some/file", data + b"\n")
+        read(value, "some/file", data + b"\n")
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
@@ -101,7 +109,7 @@ def test_every_flipped_bit_is_refused(value):
         flipped = bytearray(data)
         flipped[bit // 8] ^= 1 << bit % 8
         with pytest.raises(CheckpointError, match="some/file"):
-            type(value).from_bytes("some/file", bytes(flipped))
+            read(value, "some/file", bytes(flipped))
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
@@ -111,12 +119,12 @@ def test_every_key_must_be_there_and_of_its_type(value):
     for key in json.loads(data.splitlines()[1]):
         without = resealed(data, lambda content, key=key: content.pop(key))
         with pytest.raises(CheckpointError, match=f"key '{key}' is missing"):
-            type(value).from_bytes("file", without)
+            read(value, "file", without)
         if key in ("hint", "memory"):
             continue
         wrong = resealed(data, lambda content, key=key: content.update({key: 1.5}))
         with pytest.raises(CheckpointError, match=f"key '{key}'"):
-            type(value).from_bytes("file", wrong)
+            read(value, "file", wrong)
 
 
 def test_an_unknown_key_is_refused():
@@ -145,6 +153,39 @@ def test_keys_that_came_later_are_checked_as_well(key):
 
     with pytest.raises(CheckpointError, match=f"key '{key}'"):
         Commit.from_bytes("file", wrong)
+
+
+def test_plans_of_several_epochs_are_one_file():
+    behind = [replace(PLAN, epoch=epoch, source=source) for epoch, source in ((5, "ads"), (6, "x"))]
+
+    found = EpochPlan.all_from_bytes("file", PLAN.to_bytes(behind))
+
+    assert (PLAN, *(replace(each, file=4) for each in behind)) == found
+    assert {PLAN.path} == {plan.path for plan in found}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda plan: plan.update(epoch=6), "epoch 6 of run 2 is out of place"),
+        (lambda plan: plan.update(run=3), "epoch 5 of run 3 is out of place"),
+        (lambda plan: plan.pop("hint"), "key 'hint' is missing"),
+        (lambda plan: plan.update(following=[]), "unknown"),
+    ],
+)
+def test_a_file_of_plans_in_which_one_does_not_belong_is_refused(change, said):
+    data = PLAN.to_bytes([replace(PLAN, epoch=5)])
+
+    with pytest.raises(CheckpointError, match=said):
+        EpochPlan.all_from_bytes("file", resealed(data, lambda all_: change(all_["following"][0])))
+
+
+@pytest.mark.parametrize("following", [1, "x", {}, [1], [[]], None])
+def test_what_follows_a_plan_must_be_plans(following):
+    data = resealed(PLAN.to_bytes(), lambda content: content.update(following=following))
+
+    with pytest.raises(CheckpointError, match="plans of epochs are expected"):
+        EpochPlan.all_from_bytes("file", data)
 
 
 @pytest.mark.parametrize("key", ["plans", "adopted", "latest"])

@@ -59,11 +59,11 @@ class Witness:
 class Master:
     """A driver: opens, runs again what was planned, plans, stages, commits, publishes."""
 
-    def __init__(self, store, sink, witness, *, group=GROUP, keep=KEEP, name="master"):
+    def __init__(self, store, sink, witness, *, group=GROUP, keep=KEEP, name="master", together=1):
         self.store, self.sink, self.witness = store, sink, witness
         self.commits = Commits(store, {"out": sink}, CommitMachine(keep=keep))
         self.name = name
-        self.group = group
+        self.group, self.together = group, together
 
     def run(self):
         self.open()
@@ -118,14 +118,17 @@ class Master:
         self.epoch, self.position = last + 1, begin
 
     def plan(self, epoch, begin):
-        if epoch in self.plans:
-            return self.plans[epoch]
-        width = 7 + (self.commits.run * 3 + epoch) % 5
-        end = ROWS if epoch == EPOCHS - 1 else begin + width
-        plan = EpochPlan(epoch, "in", {0: (begin, end)}, lanes=2)
-        self.commits.plan(plan)
-        self.witness.planned[epoch] = plan.offsets
-        return plan
+        if epoch not in self.plans:
+            made = []
+            for each in range(epoch, min(epoch + self.together, EPOCHS)):
+                width = 7 + (self.commits.run * 3 + each) % 5
+                end = ROWS if each == EPOCHS - 1 else begin + width
+                made.append(EpochPlan(each, "in", {0: (begin, end)}, lanes=2))
+                begin = end
+            self.commits.plan(*made)
+            self.plans |= {plan.epoch: plan for plan in made}
+            self.witness.planned |= {plan.epoch: plan.offsets for plan in made}
+        return self.plans[epoch]
 
     def delta(self, last, lane):
         # The second commit has snapshots, so that retention has something to do.

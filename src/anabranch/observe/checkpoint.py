@@ -14,7 +14,7 @@ from anabranch.ids import Partition
 from anabranch.observe.facts import EpochFacts, Facts, SourceFacts
 from anabranch.observe.why import why
 from anabranch.state.layout import METADATA, Commit, EpochPlan, Metadata
-from anabranch.state.recovery import Recovered, read_plan, recover
+from anabranch.state.recovery import Recovered, committed_plans, recover
 from anabranch.state.store import Missing, Store
 from anabranch.state.stores import Place, checkpoint_at, place_of
 
@@ -86,7 +86,7 @@ def _sources(recovered: Recovered, store: Store) -> tuple[SourceFacts, ...]:
     newest: dict[str, EpochPlan] = {}
     finished: dict[str, frozenset[Partition]] = {}
     for each in recovered.history:
-        for plan in (read_plan(store, path) for path in each.plans):
+        for plan in committed_plans(store, each):
             newest[plan.source] = plan
             known = finished.get(plan.source, frozenset())
             finished[plan.source] = known | frozenset(plan.finished)

@@ -26,7 +26,7 @@ from anabranch.kernels.lane_task import LaneTask
 from anabranch.program.operators.together import Lookup
 from anabranch.state.envelope import refuse
 from anabranch.state.layout import PLANS, TABLES, run_of_table, table_path
-from anabranch.state.recovery import read_plan
+from anabranch.state.recovery import read_plans
 from anabranch.state.store import Store
 
 _Task = TypeVar("_Task", HeadTask, LaneTask)
@@ -93,7 +93,9 @@ class Tables:
         if needed.issuperset(files):
             return
         try:
-            plans = [read_plan(self.store, path) for path in self.store.list(PLANS)]
+            plans = [
+                plan for path in self.store.list(PLANS) for plan in read_plans(self.store, path)
+            ]
         except CheckpointError:
             return  # one was torn when power was lost, or is just being removed: another time
         needed.update(path for plan in plans for path in plan.tables.values())

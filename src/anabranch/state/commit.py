@@ -155,6 +155,7 @@ class CommitMachine:
         self._floor = 0
         self._doubt: CheckpointError | None = None
         self._unwritten: set[int] = set()
+        """The first epochs of files of plans that are being written."""
         self._planned = self._started = self._proposed = self._committed = -1
         self._queue: deque[Commit] = deque()
         self._writing: tuple[Commit, Step] | None = None
@@ -362,16 +363,17 @@ class CommitMachine:
         return self._fence(None, f"another process described its program as run {event.run}")
 
     def _plan(self, event: Plan) -> list[Command]:
-        if event.plan.epoch != self._planned + 1:
-            what = f"planning epoch {event.plan.epoch} after {self._planned}"
-            raise self._illegal(what)
-        plan = self._own(event.plan)
+        first, following = self._own(event.plan), tuple(map(self._own, event.following))
+        for plan in (first, *following):
+            if plan.epoch != self._planned + 1:
+                what = f"planning epoch {plan.epoch} after {self._planned}"
+                raise self._illegal(what)
+            self._planned = plan.epoch
+            self._plans[plan.epoch] = first.path
+            self._sources[plan.epoch] = plan.source
         self._begun = True
-        self._planned = plan.epoch
-        self._plans[plan.epoch] = plan.path
-        self._sources[plan.epoch] = plan.source
-        self._unwritten.add(plan.epoch)
-        return [WritePlan(plan)]
+        self._unwritten.add(first.epoch)
+        return [WritePlan(first, tuple(replace(each, file=first.epoch) for each in following))]
 
     def _own(self, plan: EpochPlan) -> EpochPlan:
         assert self._run is not None
@@ -444,8 +446,8 @@ class CommitMachine:
             number=number,
             run=self._run,
             parent=newest.number if newest else None,
-            plans=tuple(self._plans[each] for each in epochs),
-            adopted=tuple(path for path in behind if self._is_adopted(path)),
+            plans=tuple(dict.fromkeys(self._plans[each] for each in epochs)),
+            adopted=tuple(dict.fromkeys(path for path in behind if self._is_adopted(path))),
             latest=dict(self._latest),
             dropped=dropped,
         )

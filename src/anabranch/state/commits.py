@@ -68,7 +68,7 @@ from anabranch.state.protocol import (
     WriteDescription,
     WritePlan,
 )
-from anabranch.state.recovery import Recovered, read_plan, recover
+from anabranch.state.recovery import Recovered, read_plans, recover
 from anabranch.state.store import AlreadyThere, Missing, Store
 
 
@@ -125,13 +125,13 @@ class Commits:
         """
         self._run(Describe(description, tuple(dropped)))
 
-    def read_plan(self, path: str) -> EpochPlan:
-        """A plan that a commit names."""
-        return read_plan(self._store, path)
+    def read_plans(self, path: str) -> tuple[EpochPlan, ...]:
+        """The plans of a file that a commit names."""
+        return read_plans(self._store, path)
 
-    def plan(self, plan: EpochPlan) -> None:
-        """Write down what an epoch will read; after that it may be read."""
-        self._run(Plan(plan))
+    def plan(self, plan: EpochPlan, *following: EpochPlan) -> None:
+        """Write down what an epoch will read, and maybe those behind it; then they may be read."""
+        self._run(Plan(plan, following))
 
     def commit(self, commit: Commit) -> Commit:
         """Commit a group of epochs that are done; returns it as it was written."""
@@ -223,7 +223,7 @@ class Commits:
 
     def _write_plan(self, command: WritePlan) -> Event:
         plan = command.plan
-        written = self._created(plan.path, plan.to_bytes())
+        written = self._created(plan.path, plan.to_bytes(command.following))
         return PlanWritten(plan.epoch) if written else PlanRefused(plan.epoch)
 
     def _write_commit(self, command: WriteCommit) -> Event:

@@ -3,7 +3,7 @@
     metadata                        which program this is the checkpoint of
     lease/<n>                       run n has begun; the highest n owns the directory
     program/<n>                     what run n keeps state for (see `description`)
-    epochs/<epoch>_<run>.plan       written ahead: what the epoch will read
+    epochs/<epoch>_<run>.plan       written ahead: what the epoch will read, and maybe those behind it
     tables/<lookup>/<n>_<run>.arrow a version of a lookup's table; plans name those that hold
     state/<operator>/
       <epoch>_<run>_<lane>_<id>.delta   what a lane changed, up to that epoch
@@ -24,8 +24,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, unquote
@@ -272,10 +272,11 @@ class EpochPlan:
     `memory` are JSON values of the source's; `lanes` and `owners` (the version of the
     configuration) say how wide it was meant to run. `tables` are the versions of lookup tables that
     hold for it, paths by the lookup's name; left out of the file where there are none, as in files
-    of older versions. `run` is filled in by the commit machine.
+    of older versions. `run` is filled in by the commit machine, and so is `file`: the epoch that a
+    file is called by which holds this plan behind others; None: its own.
 
     >>> plan = EpochPlan(epoch=4, source="clicks", offsets={0: (7, 9)})
-    >>> EpochPlan.from_bytes("epochs/4_1.plan", plan.to_bytes()) == plan
+    >>> EpochPlan.all_from_bytes("epochs/4_1.plan", plan.to_bytes()) == (plan,)
     True
     """
 
@@ -290,34 +291,50 @@ class EpochPlan:
     memory: Json = None
     tables: Mapping[str, str] = field(default_factory=dict)
     run: int = 0
+    file: int | None = None
 
     @property
     def path(self) -> str:
         """Where this plan is."""
-        return plan_path(self.epoch, self.run)
+        return plan_path(self.epoch if self.file is None else self.file, self.run)
 
-    def to_bytes(self) -> bytes:
-        """The file's content."""
-        return seal(
-            {
-                "epoch": self.epoch,
-                "run": self.run,
-                "source": self.source,
-                "offsets": [[each, list(range_)] for each, range_ in self.offsets.items()],
-                "idle": list(self.idle),
-                "finished": list(self.finished),
-                "hint": self.hint,
-                "lanes": self.lanes,
-                "owners": self.owners,
-                "memory": self.memory,
-                **({"tables": dict(self.tables)} if self.tables else {}),
-            }
-        )
+    def to_bytes(self, following: Sequence[EpochPlan] = ()) -> bytes:
+        """The content of a file with this plan and those of the epochs behind it."""
+        more = {"following": [each._told() for each in following]} if following else {}
+        return seal(self._told() | more)
+
+    def _told(self) -> dict[str, Json]:
+        return {
+            "epoch": self.epoch,
+            "run": self.run,
+            "source": self.source,
+            "offsets": [[each, list(range_)] for each, range_ in self.offsets.items()],
+            "idle": list(self.idle),
+            "finished": list(self.finished),
+            "hint": self.hint,
+            "lanes": self.lanes,
+            "owners": self.owners,
+            "memory": self.memory,
+            **({"tables": dict(self.tables)} if self.tables else {}),
+        }
 
     @classmethod
-    def from_bytes(cls, path: str, data: bytes) -> EpochPlan:
-        """Read the file's content."""
-        fields = Fields(path, unseal(path, data))
+    def all_from_bytes(cls, path: str, data: bytes) -> tuple[EpochPlan, ...]:
+        """Read the file's content: the plans of epochs that follow one another, of one run."""
+        content = dict(unseal(path, data))
+        following = content.pop("following", [])
+        if not isinstance(following, list) or not all(isinstance(x, dict) for x in following):
+            refuse(path, "key 'following': plans of epochs are expected")
+        first = cls._of(path, content)
+        found = (first, *(replace(cls._of(path, each), file=first.epoch) for each in following))
+        for at, each in enumerate(found):
+            if (each.epoch, each.run) != (first.epoch + at, first.run):
+                refuse(path, f"epoch {each.epoch} of run {each.run} is out of place")
+        return found
+
+    @classmethod
+    def _of(cls, path: str, content: Mapping[str, Json]) -> EpochPlan:
+        fields = Fields(path, content)
         found = cls(
             epoch=fields.take("epoch", as_count),
             run=fields.take("run", as_count),
@@ -372,8 +389,8 @@ class Commit:
     output by sink, epoch by epoch, the messages in the order of their rows. The first commit of
     each run has no epochs (`last` is `first` - 1): it closes the log to older runs.
 
-    The commit machine fills in the rest: `number`, `run`, `parent` (a number), `plans` (paths, one
-    an epoch), `adopted` (paths of plans of older runs that are still to be run), `state_from` (the
+    The commit machine fills in the rest: `number`, `run`, `parent` (a number), `plans` (paths, each
+    once), `adopted` (paths of plans of older runs that are still to be run), `state_from` (the
     oldest commit whose deltas are needed to make the state; None: there is no state), `latest` (of
     each source the path of its newest plan so far) and `dropped` (operators that are no longer in
     the program, or begin anew: what was kept of them before this commit is not state any more).

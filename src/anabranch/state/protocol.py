@@ -47,9 +47,13 @@ class Describe:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """An epoch is to be run; its work waits for `Start`."""
+    """An epoch is to be run, and maybe those behind it; their work waits for `Start`.
+
+    Their plans are one file.
+    """
 
     plan: EpochPlan
+    following: tuple[EpochPlan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +139,7 @@ class DescriptionRefused:
 
 @dataclass(frozen=True, slots=True)
 class PlanWritten:
-    """A plan is durable."""
+    """The plan of an epoch is durable, and those that are in one file with it."""
 
     epoch: int
 
@@ -258,9 +262,10 @@ class WriteDescription:
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """Make a plan durable -> PlanWritten | PlanRefused."""
+    """Make a plan durable, in one file with those behind it -> PlanWritten | PlanRefused."""
 
     plan: EpochPlan
+    following: tuple[EpochPlan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

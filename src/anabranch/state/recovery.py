@@ -178,15 +178,24 @@ def read_delta(store: Store, path: str) -> Delta:
     return delta
 
 
-def read_plan(store: Store, path: str) -> EpochPlan:
-    """A plan that a commit names: it must be there, whole, and what its name says."""
+def read_plans(store: Store, path: str) -> tuple[EpochPlan, ...]:
+    """The plans of a file that a commit names: it must be there, whole, and what its name says."""
     try:
-        plan = EpochPlan.from_bytes(path, store.read(path))
+        plans = EpochPlan.all_from_bytes(path, store.read(path))
     except Missing:
         raise _missing(path, "a commit names it") from None
-    if plan.path != path:
-        refuse(path, f"it is {plan.path} under another name")
-    return plan
+    if plans[0].path != path:
+        refuse(path, f"it is {plans[0].path} under another name")
+    return plans
+
+
+def committed_plans(store: Store, commit: Commit) -> Iterator[EpochPlan]:
+    """The plans of a commit's epochs, in order."""
+    for path in commit.plans:
+        for plan in read_plans(store, path):
+            # A later run may commit in the middle of what an older one wrote into one file.
+            if commit.first <= plan.epoch <= commit.last:
+                yield plan
 
 
 def read_description(store: Store, run: int) -> Description | None:
@@ -263,34 +272,48 @@ def _read_plans(
     adopted = {parts[0]: path for path in newest.adopted if (parts := plan_of(path))}
     paths = own | adopted
     plans: list[EpochPlan] = []
-    while path := paths.get(newest.last + 1 + len(plans)):
-        plan = _try_plan(store, path, required=path in newest.adopted)
-        if plan is None:
-            break
-        plans.append(plan)
+    at: int | None = newest.last + 1
+    if at not in paths:
+        # It may be in a file that begins with epochs which are committed.
+        at = max((first for first in paths if first <= newest.last), default=None)
+    while at in paths:
+        path = paths[at]
+        found = _try_plans(store, path, required=path in newest.adopted)
+        plans += (plan for plan in found if plan.epoch > newest.last)
+        at = found[-1].epoch + 1 if found else None
     return tuple(plans)
 
 
 def _latest(store: Store, files: frozenset[str], commits: Sequence[Commit]) -> dict[str, EpochPlan]:
     """The newest committed plan of each source."""
     if commits and commits[-1].latest:
-        return {name: read_plan(store, path) for name, path in commits[-1].latest.items()}
+        last = commits[-1].last
+        return {name: _last(store, path, name, last) for name, path in commits[-1].latest.items()}
     # An older version did not say which they are, and has let go of those it did not keep.
     paths = (path for commit in commits for path in commit.plans if path in files)
-    return {plan.source: plan for plan in (read_plan(store, path) for path in paths)}
+    return {plan.source: plan for path in paths for plan in read_plans(store, path)}
 
 
-def _try_plan(store: Store, path: str, *, required: bool) -> EpochPlan | None:
-    """A plan, or None where it is not whole: power was lost, and nobody committed the epoch."""
+def _last(store: Store, path: str, source: str, committed: int) -> EpochPlan:
+    """The last plan of a source in a file, of the epochs that are committed."""
+    plans = read_plans(store, path)
+    mine = [each for each in plans if each.source == source and each.epoch <= committed]
+    if not mine:
+        refuse(path, f"it has no committed epoch of source {source!r}, and a commit says so")
+    return mine[-1]
+
+
+def _try_plans(store: Store, path: str, *, required: bool) -> tuple[EpochPlan, ...]:
+    """The plans of a file; none where it is not whole: power was lost, and nobody committed."""
     try:
-        return read_plan(store, path)
+        return read_plans(store, path)
     except NewerFormatError:
         # Whole, so the epoch may not be planned anew with other offsets.
         raise
     except CheckpointError:
         if required:
             raise
-        return None
+        return ()
 
 
 def _unpublished(history: Sequence[Commit], acknowledged: int | None) -> Iterator[Unpublished]:

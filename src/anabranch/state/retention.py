@@ -151,11 +151,20 @@ class Retention:
         return (*self._drop(begin), *self._unspared(plans))
 
     def _unspared(self, plans: Iterable[str]) -> list[str]:
-        """The plans that no source needs to remember where it was; others may go later."""
-        latest = set(self._commits[self._window].latest.values()) if self._commits else set()
-        left = [*plans, *sorted(self._spared)]
-        self._spared = {path for path in left if path in latest}
-        return [path for path in left if path not in latest]
+        """The plans that nobody needs any more; others may go later.
+
+        A source needs its newest to remember where it was, and a file of plans may be of epochs of
+        several commits.
+        """
+        oldest = self._commits[self._window] if self._commits else None
+        needed = (
+            set[str]()
+            if oldest is None
+            else {*oldest.latest.values(), *oldest.plans, *oldest.adopted}
+        )
+        left = dict.fromkeys([*plans, *sorted(self._spared)])
+        self._spared = {path for path in left if path in needed}
+        return [path for path in left if path not in needed]
 
     def _can_leave(self, published: int) -> bool:
         """Whether behind the oldest of the window enough commits are left that have epochs."""

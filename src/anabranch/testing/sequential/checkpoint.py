@@ -1,7 +1,7 @@
 """The log in a checkpoint, as the oracle reads it: with its own eyes, from the files alone.
 
 Commits name the plans of their epochs (`epochs/*.plan`); their order is the log's. The second line
-of each of these files is one JSON object.
+of each of these files is one JSON object: a plan, and those that follow it in the same file.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ def log_of(directory: Path, graph: Graph) -> list[Cut]:
     commits = sorted((directory / "commits").glob("[0-9]*"))
     told = [_object(commit) for commit in commits]
     plans = [
-        _object(directory / path) | {"quarantined": commit.get("quarantined", {})}
+        plan | {"quarantined": commit.get("quarantined", {})}
         for commit in told
         for path in commit["plans"]
+        for plan in _plans(directory / path)
+        if commit["first"] <= plan["epoch"] <= commit["last"]
     ]
     epochs = [plan["epoch"] for plan in plans]
     if epochs != list(range(len(epochs))):
@@ -37,6 +39,11 @@ def log_of(directory: Path, graph: Graph) -> list[Cut]:
     for plan in {plan["source"]: plan for plan in plans}.values():
         _source(plan, graph).source.recall(plan["memory"])
     return [_cut(plan, graph, directory) for plan in plans]
+
+
+def _plans(path: Path) -> list[dict[str, Any]]:
+    first = _object(path)
+    return [first, *first.pop("following", [])]
 
 
 def _object(path: Path) -> dict[str, Any]:
