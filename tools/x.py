@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
+MOST_TESTERS = 4
 LOCK = ROOT / "requirements.lock"
 VENV = ROOT / ".venv"
 STAMP = VENV / "stamp"
@@ -503,7 +504,19 @@ def test(arguments: list[str]) -> NoReturn:
     if "--chaos" in arguments:
         marks = "chaos"
     rest = [argument for argument in arguments if argument not in {"--quick", "--chaos"}]
-    become("-m", "pytest", "-m", marks, *rest, folder=ROOT)
+    become("-m", "pytest", "-m", marks, *beside_each_other(arguments, rest), *rest, folder=ROOT)
+
+
+def beside_each_other(arguments: list[str], rest: list[str]) -> list[str]:
+    """Run all tests in several processes: most of them keep one core busy, and wait for it.
+
+    Each takes whole files, so that what tests of a file share is made once. Who asks for some
+    tests, or for a way to run them, gets what he asked for; those that kill run alone.
+    """
+    cores = min(os.cpu_count() or 1, MOST_TESTERS)
+    if "--chaos" in arguments or cores == 1 or any(not each.startswith("--") for each in rest):
+        return []
+    return ["--numprocesses", str(cores), "--dist", "loadfile"]
 
 
 def bench(arguments: list[str]) -> NoReturn:
