@@ -248,8 +248,7 @@ class Watched:
 
     def pids(self) -> dict[int, int]:
         """The process of each lane."""
-        executor: Any = self._query._loop._executor  # noqa: SLF001 - whom to kill
-        lanes = executor._inner._lanes  # noqa: SLF001
+        lanes = self._loop._executor._inner._lanes  # noqa: SLF001 - whom to kill
         return {} if lanes is None else dict(lanes.pids())
 
     def kill(self, lane: int) -> float:
@@ -276,7 +275,12 @@ class Watched:
     @property
     def shape(self) -> Shape:
         """Who works where."""
-        return self._query._loop._shape  # noqa: SLF001 - to see it settle
+        found: Shape = self._loop._shape  # noqa: SLF001 - to see it settle
+        return found
+
+    @property
+    def _loop(self) -> Any:
+        return self._query._loop  # noqa: SLF001 - it has what nobody else need know
 
     @property
     def executors(self) -> int:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from anabranch import testing
     from anabranch.api.program import Program
     from anabranch.connectors import sinks, sources
-    from anabranch.epoch.triggers import available_now, epochs
+    from anabranch.epoch.triggers import available_now, continuous, epochs
     from anabranch.errors import AnabranchError, CheckpointError, ProgramError, RunError
     from anabranch.program.aggregates import (
         approx_distinct,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "anabranch.api.program": "Program",
     "anabranch.connectors": "sinks sources",
-    "anabranch.epoch.triggers": "available_now epochs",
+    "anabranch.epoch.triggers": "available_now continuous epochs",
     "anabranch.errors": "AnabranchError CheckpointError ProgramError RunError",
     "anabranch.program.aggregates": (
         "approx_distinct approx_quantile collect count count_distinct first last max mean min "
@@ -61,6 +61,7 @@ __all__ = [
     "approx_quantile",
     "available_now",
     "collect",
+    "continuous",
     "count",
     "count_distinct",
     "epochs",

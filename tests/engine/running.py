@@ -5,9 +5,16 @@ import random
 from anabranch.clock import SystemClock
 from anabranch.compiler.compile import plan_of
 from anabranch.engine.core import Core, Scheme
-from anabranch.engine.resident import Cut, fragments_of, works_of
+from anabranch.engine.resident import (
+    Beginning,
+    EpochToRead,
+    Program,
+    fragments_of,
+    works_of,
+)
 from anabranch.engine.threads import Threads
 from anabranch.epoch.protocol import Offer
+from anabranch.epoch.watermarks import SourceTime
 from anabranch.scheduling.last_in_pipeline import last_in_pipeline
 from tests.ordering.interleaving import Case, Notes, Steps, step, wander
 
@@ -27,10 +34,19 @@ def cuts_of(program, log, chance, split_rows=4):
                 start = to
         ended = frozenset(p for p in end if p in each.offsets and each.offsets[p][1] == end[p])
         done = ended if each.finished is None else each.finished
-        found.append(
-            Cut(at, Offer(each.offsets, done, each.hint, more=False, idle=each.idle), tuple(splits))
-        )
+        offer = Offer(each.offsets, done, each.hint, more=False, idle=each.idle)
+        found.append(EpochToRead(at, offer, tuple(splits)))
     return found
+
+
+def works(program, partitions):
+    """Its operators, at their beginning."""
+    graph = program.freeze()
+    times = {
+        read.name: SourceTime(tuple(read.source.partitions()), read.lateness)
+        for read in graph.sources
+    }
+    return works_of(Program.of(plan_of(graph), partitions=partitions, slices=8), Beginning(times))
 
 
 class Out:
@@ -58,7 +74,7 @@ def interleaved(program, log, seed, *, workers=3, partitions=2, scheme=Scheme())
     def case():
         cells = Steps()
         core = Core(
-            works_of(plan_of(program.freeze()), partitions=partitions, slices=8),
+            works(program, partitions),
             out.take,
             scheme,
             cells,
@@ -100,10 +116,8 @@ def interleaved(program, log, seed, *, workers=3, partitions=2, scheme=Scheme())
 def threaded(program, log, seed, *, workers=2, partitions=2):
     """Run it with threads."""
     cuts, out = cuts_of(program, log, random.Random(seed)), Out(program)
-    works = works_of(plan_of(program.freeze()), partitions=partitions, slices=8)
-    threads = Threads(
-        Core(works, out.take), last_in_pipeline, workers, SystemClock(), size=lambda _: 1
-    )
+    core = Core(works(program, partitions), out.take)
+    threads = Threads(core, last_in_pipeline, workers, SystemClock(), size=lambda _: 1)
     try:
         for cut in cuts:
             threads.add(fragments_of(cut))

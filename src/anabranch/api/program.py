@@ -107,14 +107,14 @@ class Program:
     ) -> Query:
         """Run on Spark: the one given, else one of our own.
 
-        An epoch a second unless `trigger` says otherwise. With a `checkpoint` a later start goes
-        on where this one ended; without, all is forgotten at the end. It is a directory, or a place
-        in an object store, such as `s3://bucket/path`. `parallelism` is the number of lanes;
-        "auto": as many as the load calls for, up to the number of cores that Spark has or, where
-        its settings give a range of executors, may have. `slices` is into how many
+        An epoch a second unless `trigger` says otherwise: with `ab.continuous` the program is
+        resident in one long task, and rows are through it in milliseconds. With a `checkpoint` a
+        later start goes on where this one ended; without, all is forgotten at the end. It is a
+        directory, or a place in an object store, such as `s3://bucket/path`. `parallelism` is the
+        number of lanes; "auto": as many as the load calls for, up to the number of cores that Spark
+        has or, where its settings give a range of executors, may have. `slices` is into how many
         parts keyed state is divided for the life of a checkpoint, so the most lanes that there can
-        be; "auto": by the number of cores.
-        `durability`: what is committed outlives the process, or a loss of power too. `goal`, a
+        be; "auto": by the number of cores. `durability`: what is committed outlives the process, or a loss of power too. `goal`, a
         latency to aim at, is for queries that share a session.
         """
         if goal is not None:
@@ -163,7 +163,8 @@ class Program:
 def _check_trigger(given: object) -> None:
     if given is None or isinstance(given, Trigger):
         return
-    message = f"start: trigger must be made by ab.epochs or ab.available_now, got {given!r}"
+    known = "ab.epochs, ab.available_now or ab.continuous"
+    message = f"start: trigger must be made by {known}, got {given!r}"
     raise ProgramError(message, so='write it like ab.epochs("1 s") or ab.available_now()')
 
 

@@ -15,6 +15,7 @@ from anabranch.observe.notebook import as_html
 from anabranch.observe.waits import Shape
 from anabranch.observe.watching import Watching
 from anabranch.observe.why import why
+from anabranch.runtime.continuous.loop import ContinuousLoop
 from anabranch.runtime.loop import Loop
 from anabranch.runtime.savepoint import savepoint
 from anabranch.state.stores import place_of
@@ -35,7 +36,7 @@ class Query:
         self,
         name: str,
         identity: str,
-        loop: Loop,
+        loop: Loop | ContinuousLoop,
         explanation: str,
         close: Callable[[], None],
         shape: Shape | None = None,

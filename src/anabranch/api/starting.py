@@ -11,6 +11,7 @@ from anabranch.observe.waits import Shape
 from anabranch.observe.watching import watching
 from anabranch.program.graph import Graph
 from anabranch.runtime.assembly import Settings, assemble
+from anabranch.runtime.continuous.placing import Placer
 from anabranch.runtime.executor import Executor
 
 
@@ -24,12 +25,14 @@ def start_on_spark(
 ) -> Query:
     """Start a program on a Spark that is given, or on one of our own."""
     from anabranch.spark.executor import SparkExecutor
+    from anabranch.spark.long_task import LongTask
     from anabranch.spark.session import spark_context
 
     attached = spark_context(spark, master=master, app_name=f"anabranch: {graph.name}", conf=conf)
     try:
-        executor = SparkExecutor(attached.sc, graph)
-        return start(graph, settings, executor, explanation, closing=attached.stop)
+        resident = settings.trigger.checkpoint_every is not None
+        where = (LongTask if resident else SparkExecutor)(attached.sc, graph)
+        return start(graph, settings, where, explanation, closing=attached.stop)
     except BaseException:
         attached.stop()
         raise
@@ -38,13 +41,13 @@ def start_on_spark(
 def start(
     graph: Graph,
     settings: Settings,
-    executor: Executor,
+    executor: Executor | Placer,
     explanation: str = "",
     *,
     clock: Clock | None = None,
     closing: Any = None,
 ) -> Query:
-    """Start a program on an executor."""
+    """Start a program on an executor, or in a task that is placed."""
     clock = clock or SystemClock()
     assembled = assemble(graph, settings, executor, clock)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from anabranch.errors import ProgramError
 from anabranch.ids import Offset, Partition
 
 if TYPE_CHECKING:
@@ -120,8 +121,14 @@ class Source(ABC):
 class Sink(ABC):
     """Something that takes rows, an epoch at a time."""
 
-    visible: ClassVar[Literal["commit", "early"]] = "commit"
-    """When readers see rows, after their commit or as soon as they are written."""
+    visible: Literal["commit", "early"] = "commit"
+    """When readers see rows, after their commit or as soon as they are written.
+
+    That is sooner with the trigger `ab.continuous` alone. Rows that were shown and not committed
+    come again after a restart; `rewind` tells which.
+    """
+    gathers: ClassVar[bool] = False
+    """Whether rows of several epochs that are committed together may be written as one's."""
 
     def require(self, schema: pl.Schema) -> None:  # noqa: B027 - a contract's default
         """Refuse columns that it could not write by a ProgramError; called when `write` is."""
@@ -156,3 +163,17 @@ class Sink(ABC):
 
     def rewind(self, after: int) -> None:  # noqa: B027 - nothing was shown early
         """Rows of epochs behind `after` that were shown early will come again."""
+
+
+def require_visible(what: str, given: object) -> Literal["commit", "early"]:
+    """What a sink was told of when rows are visible.
+
+    Raises:
+        ProgramError: It is neither of the two.
+    """
+    if given == "commit":
+        return "commit"
+    if given == "early":
+        return "early"
+    message = f'{what}: visible must be "commit" or "early", got {given!r}'
+    raise ProgramError(message)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import polars as pl
 
-from anabranch.connectors.base import Sink
+from anabranch.connectors.base import Sink, require_visible
 from anabranch.connectors.messages import from_message, to_message
 from anabranch.errors import ProgramError, RunError, raising_site
 
@@ -30,11 +30,22 @@ class Callback(Sink):
     whoever keeps the last one with what `fn` wrote can tell.
 
     The rows go through the commit. For many of them take `ab.sinks.Files` or `Spark`.
+
+    With `visible="early"` and the trigger `ab.continuous` it is called before the commit, as soon
+    as rows are there, in a thread of the query's. `on_rewind(after)` is called where rows of epochs
+    behind `after` come again.
     """
 
-    def __init__(self, fn: Callable[[list[dict[str, Any]], int], object]) -> None:
+    def __init__(
+        self,
+        fn: Callable[[list[dict[str, Any]], int], object],
+        *,
+        visible: Literal["commit", "early"] = "commit",
+        on_rewind: Callable[[int], object] | None = None,
+    ) -> None:
         """Take a function; it stays where the program was started, with all it refers to."""
         _require_function(fn)
+        self.visible, self._on_rewind = require_visible("Callback", visible), on_rewind
         self._fn: Callable[[list[dict[str, Any]], int], object] | None = fn
 
     def __repr__(self) -> str:
@@ -43,7 +54,7 @@ class Callback(Sink):
 
     def __getstate__(self) -> dict[str, Any]:
         """What tasks need: nothing; the function need not be able to travel."""
-        return {**vars(self), "_fn": None}
+        return {**vars(self), "_fn": None, "_on_rewind": None}
 
     def write(self, batches: Iterable[pa.RecordBatch], epoch: int, attempt: str) -> str:  # noqa: ARG002
         """Carry the rows in the message itself."""
@@ -63,6 +74,11 @@ class Callback(Sink):
             told = f"{type(error).__name__}: {error}"
             message = f"Callback: {_name(self._fn)} failed on epoch {epoch}: {told}"
             raise RunError(message, site=raising_site(error)) from error
+
+    def rewind(self, after: int) -> None:
+        """Say which rows come again."""
+        if self._on_rewind is not None:
+            self._on_rewind(after)
 
 
 def _require_function(fn: object) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 
 import polars as pl
 
-from anabranch.connectors.base import Sink
+from anabranch.connectors.base import Sink, require_visible
 from anabranch.connectors.messages import from_message, to_message
 from anabranch.errors import CheckpointError, ProgramError
 
@@ -43,8 +43,18 @@ class Console(Sink):
     <BLANKLINE>
     """
 
-    def __init__(self, *, rows: int = 20, truncate: int | None = 40) -> None:
-        """Print up to `rows` rows of an epoch, and up to `truncate` characters of a value."""
+    def __init__(
+        self,
+        *,
+        rows: int = 20,
+        truncate: int | None = 40,
+        visible: Literal["commit", "early"] = "commit",
+    ) -> None:
+        """Print up to `rows` rows of an epoch, and up to `truncate` characters of a value.
+
+        With `visible="early"` and the trigger `ab.continuous` they are printed before their commit.
+        """
+        self.visible = require_visible("Console", visible)
         _require_count(rows, "rows", "a whole number from 1")
         if truncate is not None:
             _require_count(truncate, "truncate", "None or a whole number from 1")

@@ -74,6 +74,8 @@ class Files(Sink):
     The directory may be one of an object store, such as `s3://bucket/path`.
     """
 
+    gathers = True
+
     def __init__(
         self,
         path: str | os.PathLike[str],

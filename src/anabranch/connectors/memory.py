@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import polars as pl
 
-from anabranch.connectors.base import Sink
+from anabranch.connectors.base import Sink, require_visible
 from anabranch.connectors.messages import from_message, to_message
 from anabranch.markup import Markup, element, page
 
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 class Memory(Sink):
     """Rows in the driver's memory, by epoch: `.rows` are dicts in order, `.frame()` a frame.
 
-    At least once after a crash of the driver, when its memory is gone with it.
+    At least once after a crash of the driver, when its memory is gone with it. With
+    `visible="early"` and the trigger `ab.continuous` rows are there before their commit.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, visible: Literal["commit", "early"] = "commit") -> None:
         """Name the sink; that is also what its rows are called in results."""
-        self.name = name
+        self.name, self.visible = name, require_visible("Memory", visible)
         self._epochs: dict[int, list[pl.DataFrame]] = {}
 
     def __repr__(self) -> str:
@@ -52,3 +53,8 @@ class Memory(Sink):
     def publish(self, messages: Sequence[str], epoch: int) -> None:
         """Keep an epoch's rows; the same epoch again replaces itself."""
         self._epochs[epoch] = [from_message(each, "Memory") for each in messages if each != ""]
+
+    def rewind(self, after: int) -> None:
+        """Forget the rows of epochs that come again."""
+        if self.visible == "early":
+            self._epochs = {epoch: rows for epoch, rows in self._epochs.items() if epoch <= after}

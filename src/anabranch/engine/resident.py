@@ -19,6 +19,7 @@ import polars as pl
 
 from anabranch.compiler.staged import StagedPlan
 from anabranch.connectors.base import Source
+from anabranch.engine.changes import Changes
 from anabranch.engine.core import Work
 from anabranch.epoch.protocol import Offer
 from anabranch.epoch.watermarks import SourceTime
@@ -27,9 +28,9 @@ from anabranch.kernels.bundle import in_order, visible
 from anabranch.kernels.exits import Exit
 from anabranch.kernels.head_task import HeadTask
 from anabranch.kernels.lane_task import LaneState, LaneTask
-from anabranch.kernels.letters import Origins, Split
+from anabranch.kernels.letters import SPLIT_ROWS, Origins, Split
 from anabranch.kernels.region import Link, lower
-from anabranch.kernels.results import EpochInput, HeadResult, TaskError
+from anabranch.kernels.results import EpochInput, EpochOutput, HeadResult, TaskError
 from anabranch.ordering.worklist import Fragment
 from anabranch.state.slices import Owners
 
@@ -46,21 +47,44 @@ class TaskFailedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """An epoch as it is read: a source, what is taken of it, and the splits that make it up."""
+class EpochToRead:
+    """An epoch before it is read: a source, what is taken of it, the splits that make it up."""
 
     source: int
     offer: Offer
     splits: tuple[tuple[int, Any], ...]
     """Each with the index of its partition, in order."""
+    barrier: bool = False
+    """Whether all that epochs have changed up to this one is to be had behind it."""
+    at: float = 0.0
+    """When it was cut, in seconds of the clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One split of a cut, or none of it."""
+    """One split of an epoch, or none of it."""
 
-    cut: Cut
+    epoch: EpochToRead
     at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far sources are behind a barrier."""
+
+    times: Mapping[str, SourceTime]
+    rows: Mapping[str, Mapping[Partition, int]]
+    """How many each partition has given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What a partition of a stage says at a barrier."""
+
+    deltas: Mapping[str, pl.DataFrame]
+    """By operator, what has changed since the barrier before."""
+    state: LaneState
+    """All that there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +97,15 @@ class Epoch:
     ahead: Mapping[tuple[int, int], Mapping[int, tuple[pl.DataFrame, ...]]]
     """By stage and entry, then by partition."""
     sinks: Mapping[str, tuple[pl.DataFrame, ...]]
+    read: EpochToRead
     rows: int = 0
     """That were read."""
     late: int = 0
     letters: int = 0
+    reached: Reached | None = None
+    """At a barrier."""
+    changed: Mapping[tuple[int, int], Changed] = field(default_factory=dict)
+    """At a barrier, by stage and partition."""
 
     @property
     def moves(self) -> bool:
@@ -134,48 +163,50 @@ class Heads:
     times: dict[str, SourceTime]
     first: int = 0
     """The number of the first epoch."""
-    behind: Stage | None = None
-    rows: dict[tuple[str, Partition], int] = field(default_factory=dict)
-    """How many rows each partition has given before, by source and partition."""
+    behind: StageWork | None = None
+    rows: dict[str, dict[Partition, int]] = field(default_factory=dict)
+    """How many rows each partition has given before, by source."""
     name: str = "heads"
     partitions: int | None = None
 
-    def operate(self, fragment: Fragment[Reading]) -> tuple[Cut, HeadResult | None]:
+    def operate(self, fragment: Fragment[Reading]) -> tuple[EpochToRead, HeadResult | None]:
         """Read a split."""
-        cut, at = fragment.content.cut, fragment.content.at
+        epoch, at = fragment.content.epoch, fragment.content.at
         if at is None:
-            return cut, None
-        _, source, task = self.inputs[cut.source]
-        partition, split = cut.splits[at]
+            return epoch, None
+        _, source, task = self.inputs[epoch.source]
+        partition, split = epoch.splits[at]
         # Splits follow one another: their numbers tell the order of rows of one partition.
         result = task.run(source.frame(split, task.columns), partition, at * SPLIT_ROWS)
         if result.error is not None:
             raise TaskFailedError(result.error)
-        return cut, result
+        return epoch, result
 
     def together(
-        self, serial: int, made: Mapping[int, tuple[Cut, HeadResult | None]]
-    ) -> tuple[Cut, list[HeadResult]]:
-        """All that was read of a cut, in the order of its splits."""
+        self, serial: int, made: Mapping[int, tuple[EpochToRead, HeadResult | None]]
+    ) -> tuple[EpochToRead, list[HeadResult]]:
+        """All that was read of an epoch, in the order of its splits."""
         del serial
         results = [made[at][1] for at in sorted(made)]
         return made[0][0], [each for each in results if each is not None]
 
-    def onward(self, serial: int, bundle: tuple[Cut, list[HeadResult]]) -> Mapping[int, Any]:
+    def onward(
+        self, serial: int, bundle: tuple[EpochToRead, list[HeadResult]]
+    ) -> Mapping[int, Any]:
         """The epoch, with the watermarks that its rows make."""
-        cut, results = bundle
-        name, source, _ = self.inputs[cut.source]
+        read, results = bundle
+        name, source, _ = self.inputs[read.source]
         names = list(source.partitions())
         splits = [
             Split(partition, at * SPLIT_ROWS, str(names[partition]), first)
-            for at, (partition, first) in enumerate(self._firsts(cut, names, results))
+            for at, (partition, first) in enumerate(self._firsts(read, names, results))
         ]
         before = {each: time.watermark for each, time in self.times.items()}
         self.times[name] = self.times[name].after(
-            _greatest(cut, names, results),
-            idle=cut.offer.idle,
-            finished=cut.offer.finished,
-            hint=cut.offer.hint,
+            _greatest(read, names, results),
+            idle=read.offer.idle,
+            finished=read.offer.finished,
+            hint=read.offer.hint,
         )
         marks = {each: (before[each], time.watermark) for each, time in self.times.items()}
         number = self.first + serial
@@ -185,29 +216,30 @@ class Heads:
             Origins(number, name, tuple(splits)),
             {},
             {},
+            read,
             rows=sum(each.rows_in for each in results),
             letters=sum(each.letters for each in results),
+            reached=self._reached() if read.barrier else None,
         )
-        made = self.ways[cut.source].out(epoch, [each.parts for each in results])
+        made = self.ways[read.source].out(epoch, [each.parts for each in results])
         return _given(made, self.behind)
 
+    def _reached(self) -> Reached:
+        return Reached(dict(self.times), {name: dict(rows) for name, rows in self.rows.items()})
+
     def _firsts(
-        self, cut: Cut, names: Sequence[Partition], results: Sequence[HeadResult]
+        self, read: EpochToRead, names: Sequence[Partition], results: Sequence[HeadResult]
     ) -> Iterator[tuple[int, int]]:
         """Of each split its partition, and the number there of its first row."""
-        source = self.inputs[cut.source][0]
-        for (partition, _), result in zip(cut.splits, results, strict=True):
-            place = (source, names[partition])
-            yield partition, self.rows.get(place, 0)
-            self.rows[place] = self.rows.get(place, 0) + result.rows_in
-
-
-SPLIT_ROWS = 1 << 32
-"""More rows than a split has."""
+        rows = self.rows.setdefault(self.inputs[read.source][0], {})
+        for (partition, _), result in zip(read.splits, results, strict=True):
+            place = names[partition]
+            yield partition, rows.get(place, 0)
+            rows[place] = rows.get(place, 0) + result.rows_in
 
 
 @dataclass
-class Stage:
+class StageWork:
     """A stage's operators, in partitions with states of their own."""
 
     number: int
@@ -216,7 +248,13 @@ class Stage:
     owners: Owners
     """Of the slices, by partition: also of those of the stages that it sends rows to."""
     states: list[LaneState]
-    behind: Stage | None = None
+    behind: StageWork | None = None
+    changes: list[Changes] = field(default_factory=list)
+    """Of each partition, what has changed since the last barrier."""
+
+    def __post_init__(self) -> None:
+        """Begin as if there were a barrier here."""
+        self.changes = [Changes() for _ in self.states]
 
     @property
     def name(self) -> str:
@@ -235,33 +273,45 @@ class Stage:
             for (stage, entry), frames in epoch.ahead.items()
             if stage == self.number and partition in frames
         }
-        if not parts and not epoch.moves:
+        if not parts and not epoch.moves and not epoch.read.barrier:
             return None
         return EpochInput(epoch.number, parts, epoch.marks, epoch.origins)
 
-    def operate(self, fragment: Fragment[tuple[Epoch, EpochInput | None]]) -> tuple[Epoch, Any]:
+    def operate(
+        self, fragment: Fragment[tuple[Epoch, EpochInput | None]]
+    ) -> tuple[Epoch, EpochOutput | None, Changed | None]:
         """Take an epoch in one partition."""
-        epoch, given = fragment.content
+        (epoch, given), at = fragment.content, fragment.partition
         if given is None:
-            return epoch, None
-        before = self.states[fragment.partition]
+            return epoch, None, None
+        before = self.states[at]
         result = self.task.run([given], before, self.owners)
         if result.error is not None:
             raise TaskFailedError(result.error)
-        state, _ = result.state.together(before, result.deltas)
-        self.states[fragment.partition] = state.fold()
-        return epoch, result.outputs[0]
+        state, deltas = result.state.together(before, result.deltas)
+        self.states[at] = state.fold()
+        self.changes[at].add(deltas)
+        changed = None
+        if epoch.read.barrier:
+            changed = Changed(self.changes[at].take(), self.states[at])
+        return epoch, result.outputs[0], changed
 
-    def together(self, serial: int, made: Mapping[int, tuple[Epoch, Any]]) -> Epoch:
+    def together(
+        self, serial: int, made: Mapping[int, tuple[Epoch, EpochOutput | None, Changed | None]]
+    ) -> Epoch:
         """The epoch with what all partitions made of it."""
         del serial
-        (epoch, _), *_ = made.values()
-        outputs = [made[at][1] for at in sorted(made) if made[at][1] is not None]
+        (epoch, _, _), *_ = made.values()
+        outputs = [output for at in sorted(made) if (output := made[at][1]) is not None]
+        changed = {
+            (self.number, at): told for at in sorted(made) if (told := made[at][2]) is not None
+        }
         found = self.ways.out(epoch, [each.parts for each in outputs])
         return replace(
             found,
             late=found.late + sum(each.late for each in outputs),
             letters=found.letters + sum(each.letters for each in outputs),
+            changed={**found.changed, **changed},
         )
 
     def onward(self, serial: int, bundle: Epoch) -> Mapping[int, Any]:
@@ -270,7 +320,7 @@ class Stage:
         return _given(bundle, self.behind)
 
 
-def _given(epoch: Epoch, stage: Stage | None) -> Mapping[int, Any]:
+def _given(epoch: Epoch, stage: StageWork | None) -> Mapping[int, Any]:
     """An epoch's fragments for a stage; as it is where there is none."""
     if stage is None:
         return {0: epoch}
@@ -281,47 +331,96 @@ def _given(epoch: Epoch, stage: Stage | None) -> Mapping[int, Any]:
 
 
 def _greatest(
-    cut: Cut, names: Sequence[Partition], results: Sequence[HeadResult]
+    read: EpochToRead, names: Sequence[Partition], results: Sequence[HeadResult]
 ) -> dict[Partition, int | None]:
     found: dict[Partition, int | None] = {}
-    for (partition, _), result in zip(cut.splits, results, strict=True):
+    for (partition, _), result in zip(read.splits, results, strict=True):
         name = names[partition]
         seen = [each for each in (found.get(name), result.greatest_time) if each is not None]
         found[name] = max(seen, default=None)
     return found
 
 
-def works_of(plan: StagedPlan, *, partitions: int, slices: int) -> list[Work]:
-    """The operators of a program, each stage that is divided in so many partitions."""
-    lowered, graph = lower(plan), plan.graph
-    owners = Owners.spread(slices=slices, lanes=partitions)
+@dataclass(frozen=True)
+class Program:
+    """A program as a pipeline takes it: its sources and stages, and how they hang together."""
+
+    inputs: Sequence[tuple[str, Source, HeadTask]]
+    """By source: its name, itself, and what is done where it is read."""
+    stages: Sequence[tuple[LaneTask, bool]]
+    """Each with whether it is divided by a key."""
+    links: Sequence[Link]
+    owners: Owners
+    """Of slices, by partition."""
+
+    @classmethod
+    def of(cls, plan: StagedPlan, *, partitions: int, slices: int) -> Program:
+        """One in which each stage that is divided has so many partitions."""
+        lowered, owners = lower(plan), Owners.spread(slices=slices, lanes=partitions)
+        both = zip(plan.stages, lowered.stages, strict=True)
+        reads = zip(plan.graph.sources, lowered.heads, strict=True)
+        return cls(
+            [(read.name, read.source, head.route(owners)) for read, head in reads],
+            [(task, stage.key is not None) for stage, task in both],
+            lowered.links,
+            owners,
+        )
+
+    def partitions_of(self, stage: int) -> int:
+        """In how many parts a stage's state is."""
+        return self.owners.lanes if self.stages[stage][1] else 1
+
+    def slices_of(self, stage: int, partition: int) -> frozenset[int] | None:
+        """The slices of a stage's state that a partition has; None: all."""
+        return frozenset(self.owners.slices_of(partition)) if self.stages[stage][1] else None
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Where a pipeline begins."""
+
+    times: Mapping[str, SourceTime]
+    """Of each source."""
+    first: int = 0
+    """The number of the first epoch."""
+    rows: Mapping[str, Mapping[Partition, int]] = field(default_factory=dict)
+    """How many rows each partition has given before, by source."""
+    states: Mapping[tuple[int, int], LaneState] = field(default_factory=dict)
+    """By stage and partition; those that are missing are empty."""
+
+
+def works_of(program: Program, beginning: Beginning) -> list[Work]:
+    """The operators of a program."""
     stages = [
-        Stage(
+        StageWork(
             number,
             task,
-            _Ways.of(task.exits, (link for link in lowered.links if link.stage == number)),
-            owners,
-            [task.restore({}) for _ in range(partitions if stage.key is not None else 1)],
+            _Ways.of(task.exits, (link for link in program.links if link.stage == number)),
+            program.owners,
+            [
+                beginning.states.get((number, at)) or task.restore({})
+                for at in range(program.partitions_of(number))
+            ],
         )
-        for number, (stage, task) in enumerate(zip(plan.stages, lowered.stages, strict=True))
+        for number, (task, _) in enumerate(program.stages)
     ]
     for before, stage in pairwise(stages):
         before.behind = stage
     ways = [
-        _Ways.of(head.exits, (link for link in lowered.links if link.head == number))
-        for number, head in enumerate(lowered.heads)
+        _Ways.of(head.exits, (link for link in program.links if link.head == number))
+        for number, (_, _, head) in enumerate(program.inputs)
     ]
-    times = {
-        read.name: SourceTime(tuple(read.source.partitions()), read.lateness)
-        for read in graph.sources
-    }
-    inputs = [
-        (read.name, read.source, head.route(owners))
-        for read, head in zip(graph.sources, lowered.heads, strict=True)
-    ]
-    return [Heads(inputs, ways, times, behind=stages[0] if stages else None), *stages]
+    heads = Heads(
+        program.inputs,
+        ways,
+        dict(beginning.times),
+        beginning.first,
+        stages[0] if stages else None,
+        {name: dict(rows) for name, rows in beginning.rows.items()},
+    )
+    return [heads, *stages]
 
 
-def fragments_of(cut: Cut) -> dict[int, Reading]:
-    """A cut as the heads take it."""
-    return {at: Reading(cut, at) for at in range(len(cut.splits))} or {0: Reading(cut, None)}
+def fragments_of(epoch: EpochToRead) -> dict[int, Reading]:
+    """An epoch as the heads take it."""
+    return {at: Reading(epoch, at) for at in range(len(epoch.splits))} or {0: Reading(epoch, None)}

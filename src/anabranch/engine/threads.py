@@ -57,16 +57,21 @@ class Threads:
         Raises:
             Exception: What went wrong in a worker, once something has.
         """
-        self._refuse()
+        self.refuse()
         serial = self._core.add(content)
         self._tell()
         return serial
+
+    def refuse(self) -> None:
+        """Raise what went wrong in a worker, if something has."""
+        if self._error is not None:
+            raise self._error
 
     def drain(self) -> None:
         """Wait until nothing is left to do; raises as `add` does."""
         with self._changed:
             self._changed.wait_for(lambda: self._error is not None or self._at_rest())
-        self._refuse()
+        self.refuse()
 
     def close(self) -> None:
         """End the workers, each behind what it is at."""
@@ -80,10 +85,6 @@ class Threads:
     def estimates(self) -> Estimates:
         """What is known of the operators."""
         return self._estimates
-
-    def _refuse(self) -> None:
-        if self._error is not None:
-            raise self._error
 
     def _at_rest(self) -> bool:
         return self._idle == len(self._threads) and not any(self._waiting())

@@ -101,6 +101,10 @@ class Left:
 NONE = Left()
 
 
+SPLIT_ROWS = 1 << 40
+"""Rows are ordered by their split's place in its epoch, then by their place in the split."""
+
+
 @dataclass(frozen=True, slots=True)
 class Split:
     """Rows that were read together: where their offsets begin, and which record the first is."""

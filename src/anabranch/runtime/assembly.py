@@ -17,12 +17,12 @@ from anabranch.clock import Clock
 from anabranch.compiler.compile import plan_of
 from anabranch.compiler.staged import Stage, StagedPlan
 from anabranch.config import Outlets, StateMemory
+from anabranch.connectors.base import Sink
 from anabranch.epoch.bundles import Bundles
 from anabranch.epoch.machine import Known, Machine, Rules
-from anabranch.epoch.protocol import Offer
 from anabranch.epoch.triggers import Trigger
 from anabranch.epoch.watermarks import END_OF_TIME, SourceTime
-from anabranch.errors import CheckpointError, ProgramError
+from anabranch.errors import CheckpointError
 from anabranch.ids import Offset, Partition
 from anabranch.kernels.region import lower
 from anabranch.program.graph import Graph
@@ -31,6 +31,8 @@ from anabranch.program.operators.operator import DEAD_LETTERS, Port
 from anabranch.program.operators.together import Lookup
 from anabranch.runtime.blame import Blame
 from anabranch.runtime.compatibility import Before, Change, Now, compare
+from anabranch.runtime.continuous.loop import ContinuousLoop, Pace, Past
+from anabranch.runtime.continuous.placing import Placer, refuse_unfit
 from anabranch.runtime.deployment import Deployment, Durability, Input, LaneStage, Output
 from anabranch.runtime.exchange import exchange_directory
 from anabranch.runtime.executor import Executor
@@ -38,6 +40,7 @@ from anabranch.runtime.facts import describe, divided
 from anabranch.runtime.intake import Intake
 from anabranch.runtime.loop import Loop, Ways
 from anabranch.runtime.merging import MERGE_ABOVE
+from anabranch.runtime.offers import offer_of
 from anabranch.runtime.tables import Tables
 from anabranch.scheduling.session_machine import First
 from anabranch.state.commit import CommitMachine
@@ -89,7 +92,7 @@ class Settings:
 class Assembled:
     """A loop that is ready to go, and how to clear up behind it."""
 
-    loop: Loop
+    loop: Loop | ContinuousLoop
     deployment: Deployment
     identity: str
     """The query's: the same in all runs of one checkpoint."""
@@ -103,15 +106,16 @@ class Assembled:
 def assemble(
     graph: Graph,
     settings: Settings,
-    executor: Executor,
+    executor: Executor | Placer,
     clock: Clock,
     open_store: Callable[[Any, Durability], Store] | None = None,
 ) -> Assembled:
     """Put a query together; whatever was opened is closed again if it cannot be.
 
-    `open_store` opens the checkpoint for the driver; the test kit's own dies when told.
+    It runs on an executor, cycle by cycle, or where its trigger is `continuous` in a task that is
+    placed. `open_store` opens the checkpoint for the driver; the test kit's own dies when told.
     """
-    plan = plan_of(graph)
+    plan = _planned(graph, settings)
     with ExitStack() as stack:
         root = _checkpoint(settings, stack)
         stack.enter_context(_telling(root))
@@ -132,28 +136,35 @@ def assemble(
         stack.callback(commits.close)
         settings = replace(settings, slices=settings.slices or _slices(recovered, executor))
         exchange = _exchange(stack)
-        deployment = _deployment(plan, settings, executor, commits.run, root, exchange)
+        deployment = _deployment(plan, settings, executor.slots, commits.run, root, exchange)
         program = describe(plan, [stage.task for stage in deployment.stages])
         kinds = {op.name: op.kind for op in graph.operators}
         change = _change(recovered, store, Now(program, kinds, deployment.owners.slices))
         dropped = _dropped(recovered, change.kept, program, deployment)
         recovered = _without(recovered, dropped)
         past = _Past.of(recovered)
-        tables = Tables(store, clock, commits.run, tuple(graph.of(Lookup)))
-        blame = Blame.of(graph.operators)
-        loop = _loop(
-            settings, executor, clock, commits, past, deployment, graph.sources, tables, blame
-        )
-        executor.deploy(deployment)
-        stack.callback(executor.close)
+        loop = _looping(graph, settings, executor, clock, commits, past, deployment, sinks, store)
+        if not isinstance(executor, Placer):
+            executor.deploy(deployment)
+            stack.callback(executor.close)
         commits.publish()
         commits.describe(program, dropped)
         # The lease is ours and all that was committed is published: what is staged now was left by
         # runs that are over. At the end of a run that cannot be known: another may have begun.
-        for output in deployment.outputs.values():
-            output.sink.sweep(())
+        _sweep(deployment)
         close = stack.pop_all().close
         return Assembled(loop, deployment, commits.identity, run_id, close, change.notes)
+
+
+def _planned(graph: Graph, settings: Settings) -> StagedPlan:
+    if settings.trigger.checkpoint_every is not None:
+        refuse_unfit(graph)
+    return plan_of(graph)
+
+
+def _sweep(deployment: Deployment) -> None:
+    for output in deployment.outputs.values():
+        output.sink.sweep(())
 
 
 @contextmanager
@@ -193,18 +204,20 @@ def _exchange(stack: ExitStack) -> Path:
     return found.path
 
 
-def _slices(recovered: Recovered, executor: Executor) -> int:
+def _slices(recovered: Recovered, executor: Executor | Placer) -> int:
     """How many there are in the checkpoint, or else should be."""
     known = () if recovered.commit is None else recovered.commit.owners
-    most = executor.most_slots if executor.most_slots <= MOST_SLICES else executor.slots
+    most = executor.slots
+    if not isinstance(executor, Placer) and executor.most_slots <= MOST_SLICES:
+        most = executor.most_slots
     return len(known) or slices_for([most])
 
 
 def _deployment(
-    plan: StagedPlan, settings: Settings, executor: Executor, run: int, root: Place, exchange: Path
+    plan: StagedPlan, settings: Settings, slots: int, run: int, root: Place, exchange: Path
 ) -> Deployment:
     graph, tasks = plan.graph, lower(plan)
-    lanes = settings.lanes or executor.slots if plan.stages else 1
+    lanes = settings.lanes or slots if plan.stages else 1
     assert settings.slices is not None
     owners = Owners.spread(slices=settings.slices, lanes=lanes)
     stages = tuple(
@@ -297,6 +310,26 @@ def _of(by_source: Mapping[str, _T], reads: Sequence[Read]) -> dict[str, _T]:
     return {name: said for name, said in by_source.items() if name in names}
 
 
+def _looping(  # noqa: PLR0913, PLR0917 - all that a loop is made of
+    graph: Graph,
+    settings: Settings,
+    executor: Executor | Placer,
+    clock: Clock,
+    commits: Commits,
+    past: _Past,
+    deployment: Deployment,
+    sinks: Mapping[str, Sink],
+    store: Store,
+) -> Loop | ContinuousLoop:
+    blame, reads = Blame.of(graph.operators), graph.sources
+    if isinstance(executor, Placer):
+        return _continuous(
+            settings, executor, clock, commits, sinks, past, deployment, reads, blame
+        )
+    tables = Tables(store, clock, commits.run, tuple(graph.of(Lookup)))
+    return _loop(settings, executor, clock, commits, past, deployment, reads, tables, blame)
+
+
 def _loop(  # noqa: PLR0913, PLR0917 - all that a loop is made of
     settings: Settings,
     executor: Executor,
@@ -322,7 +355,7 @@ def _loop(  # noqa: PLR0913, PLR0917 - all that a loop is made of
     )
     first = 0 if recovered.commit is None else recovered.commit.last + 1
     machine = Machine(rules, past.known(reads), first=first)
-    plans = {plan.epoch: (plan.source, _offer(plan)) for plan in recovered.plans}
+    plans = {plan.epoch: (plan.source, offer_of(plan)) for plan in recovered.plans}
     machine.adopt(plans)
     intakes = {read.name: Intake(read, trigger.max_rows, past.positions(read)) for read in reads}
     if trigger.bounded:
@@ -345,6 +378,32 @@ def _loop(  # noqa: PLR0913, PLR0917 - all that a loop is made of
     version = 0 if recovered.commit is None else recovered.commit.version
     loop.resume(plans, chain, versions, version)
     return loop
+
+
+def _continuous(  # noqa: PLR0913, PLR0917 - all that a loop is made of
+    settings: Settings,
+    placer: Placer,
+    clock: Clock,
+    commits: Commits,
+    sinks: Mapping[str, Sink],
+    past: _Past,
+    deployment: Deployment,
+    reads: Sequence[Read],
+    blame: Blame,
+) -> ContinuousLoop:
+    recovered, trigger = past.recovered, settings.trigger
+    assert trigger.checkpoint_every is not None
+    running = [name for stage in deployment.stages for name in stage.task.operators]
+    links = {name: recovered.chains.get(name, ()) for name in running}
+    behind = Past(
+        0 if recovered.commit is None else recovered.commit.last + 1,
+        past.known(reads),
+        recovered.plans,
+        {name: plan.memory for name, plan in past.newest.items()},
+        {name: tuple(link.part for link in found) for name, found in links.items() if found},
+    )
+    pace = Pace(trigger.every / 1_000_000, trigger.checkpoint_every / 1_000_000)
+    return ContinuousLoop(deployment, placer, commits, sinks, reads, behind, pace, clock, blame)
 
 
 def _change(recovered: Recovered, store: Store, now: Now) -> Change:
@@ -389,13 +448,3 @@ def _dropped(
 def _without(recovered: Recovered, dropped: tuple[str, ...]) -> Recovered:
     chains = {name: each for name, each in recovered.chains.items() if name not in dropped}
     return replace(recovered, chains=chains)
-
-
-def _offer(plan: EpochPlan) -> Offer:
-    hint = plan.hint
-    if hint is not None and not isinstance(hint, int):
-        message = f"epoch {plan.epoch} of the checkpoint has a hint that is no time: {hint!r}"
-        raise ProgramError(message)
-    return Offer(
-        plan.offsets, frozenset(plan.finished), hint, more=False, idle=frozenset(plan.idle)
-    )

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from anabranch.kernels.letters import SPLIT_ROWS
 from anabranch.runtime.executor import CycleResult
 from anabranch.runtime.payload import HeadDone, HeadItem, LaneItem, LaneJob, StageJob
-from anabranch.runtime.tasks import SPLIT_ROWS
 
 Trial: TypeAlias = Callable[[list[HeadItem], dict[int, LaneJob]], CycleResult | None]
 """Runs work for nothing; None: a process died of it."""

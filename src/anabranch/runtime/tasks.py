@@ -27,6 +27,7 @@ from anabranch.ids import Marks
 from anabranch.kernels.bundle import OFFSET, from_blob, in_order, to_blob, visible
 from anabranch.kernels.bundle import SLICE as BUNDLED
 from anabranch.kernels.lane_task import LaneState, LaneTask
+from anabranch.kernels.letters import SPLIT_ROWS
 from anabranch.kernels.results import EpochInput, EpochOutput, LaneResult, TaskError
 from anabranch.runtime.aside import Aside, AtOnce
 from anabranch.runtime.compaction import Compaction
@@ -78,9 +79,6 @@ _KEPT = 3
 
 _NO_LANE = -1
 """Whose rows these are follows from their slices alone."""
-
-SPLIT_ROWS = 1 << 40
-"""Rows are ordered by their split's place in its epoch, then by their place in the split."""
 
 
 class Worker:

@@ -15,7 +15,7 @@ from uuid import uuid4
 from anabranch.epoch.bundles import Bundles
 from anabranch.epoch.protocol import HeadsDone, HeadWork, LaneWork, Offer
 from anabranch.ids import Partition
-from anabranch.kernels.letters import Origins, Split
+from anabranch.kernels.letters import SPLIT_ROWS, Origins, Split
 from anabranch.runtime.deployment import Deployment
 from anabranch.runtime.intake import Intake
 from anabranch.runtime.payload import (
@@ -30,7 +30,7 @@ from anabranch.runtime.payload import (
     StageDone,
     StageJob,
 )
-from anabranch.runtime.tasks import BEGIN, SPLIT_ROWS
+from anabranch.runtime.tasks import BEGIN
 from anabranch.state.chain import Kept, Part, due, needed, round_of
 from anabranch.state.slices import Owners
 

@@ -13,15 +13,14 @@ from typing import Any
 
 from anabranch.program.functions import Function
 from anabranch.program.graph import Graph
-from anabranch.runtime.deployment import Deployment
 
 
-def shipped(deployment: Deployment, graph: Graph) -> bytes:
-    """A deployment as bytes, with the code of users' functions that workers cannot import."""
+def shipped(what: object, graph: Graph) -> bytes:
+    """A deployment, or more, as bytes, with the code of functions that workers cannot import."""
     from pyspark import cloudpickle
 
     with _by_value(_modules(graph), cloudpickle):
-        data: bytes = cloudpickle.dumps(deployment)
+        data: bytes = cloudpickle.dumps(what)
     return data
 
 

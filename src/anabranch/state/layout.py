@@ -3,7 +3,7 @@
     metadata                        which program this is the checkpoint of
     lease/<n>                       run n has begun; the highest n owns the directory
     program/<n>                     what run n keeps state for (see `description`)
-    epochs/<epoch>_<run>.plan       written ahead: what the epoch will read, and maybe those behind it
+    epochs/<epoch>_<run>.plan       written ahead: what the epoch will read, and maybe others
     tables/<lookup>/<n>_<run>.arrow a version of a lookup's table; plans name those that hold
     state/<operator>/
       <epoch>_<run>_<lane>_<id>.delta   what a lane changed, up to that epoch
@@ -300,10 +300,11 @@ class EpochPlan:
 
     def to_bytes(self, following: Sequence[EpochPlan] = ()) -> bytes:
         """The content of a file with this plan and those of the epochs behind it."""
-        more = {"following": [each._told() for each in following]} if following else {}
-        return seal(self._told() | more)
+        more = {"following": [each.told() for each in following]} if following else {}
+        return seal(self.told() | more)
 
-    def _told(self) -> dict[str, Json]:
+    def told(self) -> dict[str, Json]:
+        """What a file says of it."""
         return {
             "epoch": self.epoch,
             "run": self.run,

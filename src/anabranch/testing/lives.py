@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anabranch.clock import Clock
 from anabranch.connectors.base import Sink, Source
 from anabranch.connectors.messages import from_message, to_message
 from anabranch.epoch.triggers import Trigger
@@ -20,9 +21,12 @@ from anabranch.program.graph import Graph
 from anabranch.program.operators.edges import Read, Write
 from anabranch.program.operators.operator import Operator
 from anabranch.runtime.assembly import Settings, assemble
+from anabranch.runtime.continuous.loop import ContinuousLoop
+from anabranch.runtime.continuous.placing import Placer
 from anabranch.runtime.deployment import Durability
 from anabranch.runtime.loop import Loop
 from anabranch.simulate.inline import KIND, Mischief
+from anabranch.simulate.residence import ThreadPlacer
 from anabranch.testing.clock import MockClock
 from anabranch.testing.faults import (
     Crash,
@@ -175,7 +179,7 @@ class Lives:
             assembled = assemble(
                 graph,
                 self._settings(),
-                self._executor(graph, fuse, number),
+                self._executor(graph, fuse, number, clock),
                 clock,
                 self._opener(fuse),
             )
@@ -190,17 +194,18 @@ class Lives:
             assembled.close()
         return True
 
-    def _drive(self, loop: Loop, clock: MockClock) -> None:
+    def _drive(self, loop: Loop | ContinuousLoop, clock: MockClock) -> None:
         every = self._schedule.trigger.every / 1_000_000
         if not self._schedule.trigger.bounded:
             # A trigger without an end: it is stopped when what is there has been taken.
             loop.when_caught_up(lambda: loop.stop(drain=True))
         while not loop.over:
             self._perhaps_widen(loop)
-            if not loop.step():
+            # A resident task works while nobody steps: it is time that passes between two steps.
+            if not loop.step() or isinstance(loop, ContinuousLoop):
                 clock.advance(every or 1.0)
 
-    def _perhaps_widen(self, loop: Loop) -> None:
+    def _perhaps_widen(self, loop: Loop | ContinuousLoop) -> None:
         """Ask for another width when the next epoch to be cut is the one that is to have it."""
         facts = loop.facts()
         following = facts.committed + 1 + len(facts.epochs)
@@ -228,8 +233,12 @@ class Lives:
             in_flight=schedule.in_flight,
         )
 
-    def _executor(self, graph: Graph, fuse: Fuse, number: int) -> FusedExecutor:
+    def _executor(
+        self, graph: Graph, fuse: Fuse, number: int, clock: Clock
+    ) -> FusedExecutor | Placer:
         schedule = self._schedule
+        if schedule.trigger.checkpoint_every is not None:
+            return self._placer(graph, clock)
         if self._sc is not None:
             from anabranch.spark.executor import SparkExecutor
 
@@ -238,6 +247,13 @@ class Lives:
         seed = schedule.seed * 1_000 + number
         inline = FusedInline(fuse, seed, schedule.mischief, slots=self._lanes)
         return FusedExecutor(inline, fuse, tasks_too=False)
+
+    def _placer(self, graph: Graph, clock: Clock) -> Placer:
+        if self._sc is None:
+            return ThreadPlacer(clock, slots=self._lanes)
+        from anabranch.spark.long_task import LongTask
+
+        return LongTask(self._sc, graph)
 
     def _opener(self, fuse: Fuse) -> Callable[[Path, Durability], FusedStore]:
         return lambda root, durability: FusedStore(root, durability, fuse, self.history)

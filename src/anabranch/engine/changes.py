@@ -1,0 +1,51 @@
+"""What epochs change in a partition's state, gathered until somebody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+
+TOGETHER = 64
+"""Deltas that are kept apart: to put thousands of them together at once would hold up an epoch."""
+
+
+class Changes:
+    """By operator, the deltas of epochs one behind the other: what they change is the same."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._piles: dict[str, _Pile] = {}
+
+    def add(self, deltas: Mapping[str, pl.DataFrame]) -> None:
+        """Take what one more epoch has changed."""
+        for operator, frame in deltas.items():
+            if operator not in self._piles:
+                self._piles[operator] = _Pile(frame.clear())
+            self._piles[operator].add(frame)
+
+    def take(self) -> dict[str, pl.DataFrame]:
+        """All of it, as one delta an operator; from here on it is gathered anew."""
+        return {operator: pile.take() for operator, pile in self._piles.items()}
+
+
+class _Pile:
+    """Frames one behind the other, most of them put together already."""
+
+    def __init__(self, empty: pl.DataFrame) -> None:
+        self._empty = empty
+        self._together: list[pl.DataFrame] = []
+        self._loose: list[pl.DataFrame] = []
+
+    def add(self, frame: pl.DataFrame) -> None:
+        if not frame.height:
+            return
+        self._loose.append(frame)
+        if len(self._loose) == TOGETHER:
+            self._together.append(pl.concat(self._loose, how="diagonal"))
+            self._loose = []
+
+    def take(self) -> pl.DataFrame:
+        frames = [*self._together, *self._loose]
+        self._together, self._loose = [], []
+        return pl.concat(frames, how="diagonal") if frames else self._empty

@@ -1,0 +1,515 @@
+"""The driver of a continuous query: it has the log and the commits, and a task to watch.
+
+What the task cuts is told here at once and written to the log every so often; what it shows early
+is handed to sinks as it comes, by a thread of its own. A task that ends before it should is started
+again behind the last commit, with the epochs that were cut since: nothing is lost, the order is
+kept, and sinks that have shown rows early are told which come again.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch.clock import Clock
+from anabranch.connectors.base import Sink
+from anabranch.epoch.machine import Container, Known, Stage
+from anabranch.epoch.protocol import HeadsDone, Offer
+from anabranch.errors import AnabranchError, RunError, raising_site
+from anabranch.observe.checkpoint import COMMITTED_AT
+from anabranch.observe.facts import Facts, SourceFacts
+from anabranch.program.operators.edges import Read
+from anabranch.runtime.advice import advice
+from anabranch.runtime.blame import Blame
+from anabranch.runtime.continuous.channel import Channel, ChannelClosed, Reception
+from anabranch.runtime.continuous.messages import (
+    CatchUp,
+    CaughtUp,
+    Checkpoint,
+    CommittedUpTo,
+    Ended,
+    Failed,
+    FromTask,
+    Hello,
+    Orders,
+    Planned,
+    Shown,
+    Stop,
+    Told,
+)
+from anabranch.runtime.continuous.placing import Placer
+from anabranch.runtime.deployment import Deployment
+from anabranch.runtime.executor import JobFailed
+from anabranch.runtime.payload import Chain
+from anabranch.runtime.progress import Brought, progress_of
+from anabranch.state.chain import Kept, parts_of
+from anabranch.state.commits import Commits
+from anabranch.state.envelope import Json
+from anabranch.state.layout import Commit, EpochPlan
+from anabranch.state.stores import Place
+
+ATTEMPTS = 5
+"""How often a task may end before its time without a commit in between."""
+WAIT_S = 0.02
+"""The longest that a step waits for something to happen."""
+SILENT_S = 30.0
+"""After which a task that says nothing is taken for dead: it tells how things are all the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Where a run begins: behind the last commit of the one before."""
+
+    first: int
+    known: Known
+    plans: tuple[EpochPlan, ...]
+    memory: Mapping[str, Json]
+    chain: Chain
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often things are written, in seconds."""
+
+    every: float
+    """What was cut, to the log."""
+    checkpoint_every: float
+
+
+@dataclass(slots=True)
+class _Behind:
+    """What a task would go on from that is started now."""
+
+    first: int
+    """The epoch behind the last commit."""
+    known: Known
+    plans: list[EpochPlan]
+    """Of the epochs behind the last commit."""
+    memory: dict[str, Json]
+    chain: dict[str, Kept]
+    turns: dict[tuple[int, int], float]
+
+    @classmethod
+    def of(cls, past: Past) -> _Behind:
+        chain = {operator: Kept(parts) for operator, parts in past.chain.items()}
+        return cls(past.first, past.known, list(past.plans), dict(past.memory), chain, {})
+
+    def plan(self, plan: EpochPlan) -> None:
+        """Note an epoch that is cut."""
+        self.plans.append(plan)
+        self.memory[plan.source] = plan.memory
+
+    def commit(self, told: Checkpoint, commit: Commit) -> None:
+        """Note a commit."""
+        for operator, part in parts_of(commit):
+            self.chain.setdefault(operator, Kept()).add(part)
+        self.known, self.turns = told.known, dict(told.turns)
+        self.plans = [plan for plan in self.plans if plan.epoch > told.last]
+        self.first = told.last + 1
+
+
+@dataclass(slots=True)
+class _Log:
+    """How far the log is written."""
+
+    next: int
+    """The first epoch that is not in it."""
+    at: float
+    """When it was last looked whether there is more."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What users wait for."""
+
+    number: int = 0
+    caught_up: dict[int, Callable[[], None]] = field(default_factory=dict)
+    width: tuple[int, list[Callable[[], None]]] | None = None
+    """The width that was asked for last, and who waits for it."""
+    committed: list[Callable[[], None]] = field(default_factory=list)
+    """Who waits for the next commit."""
+
+    def all(self) -> list[Callable[[], None]]:
+        """Everybody."""
+        for_width = [] if self.width is None else self.width[1]
+        return [*self.committed, *for_width, *self.caught_up.values()]
+
+
+class ContinuousLoop:
+    """One continuous query's life. Used by one thread at a time, but for what is shown early."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - all that a loop is made of
+        self,
+        deployment: Deployment,
+        placer: Placer,
+        commits: Commits,
+        sinks: Mapping[str, Sink],
+        reads: Sequence[Read],
+        past: Past,
+        pace: Pace,
+        clock: Clock,
+        blame: Blame,
+    ) -> None:
+        """Everything is given; the task is started by `warm_up`."""
+        self._deployment, self._placer, self._commits = deployment, placer, commits
+        self._sinks, self._reads, self._pace, self._clock = sinks, tuple(reads), pace, clock
+        self._blame, self._behind = blame, _Behind.of(past)
+        self._log = _Log(past.first + len(past.plans), clock.elapsed())
+        self._messages: queue.SimpleQueue[tuple[Channel, FromTask]] = queue.SimpleQueue()
+        self._reception = Reception(placer.host, self._serve)
+        self._channel: Channel | None = None
+        self._task: Future[None] | None = None
+        self._attempt = self._failures = 0
+        self._heard = self._told = clock.elapsed()
+        """The task said something; and progress was told."""
+        sources = tuple(SourceFacts(name, time) for name, time in past.known.times.items())
+        self._seen = Told(sources, 0)
+        self._committed_at: float | None = None
+        self._asked, self._stopping = _Asked(), False
+        self._ended: Ended | None = None
+        self._failure: str | None = None
+        """Why the task was given up, if it was."""
+        self._broken: Exception | None = None
+        """What a sink has raised that shows rows early."""
+        self.over = False
+        self.on_progress: Callable[[dict[str, Any]], None] = lambda _: None
+
+    @property
+    def checkpoint(self) -> Place:
+        """Where its checkpoint is."""
+        return self._deployment.checkpoint
+
+    @property
+    def slices(self) -> int:
+        """Into how many its state is divided."""
+        return self._deployment.owners.slices
+
+    def warm_up(self) -> None:
+        """Start the task."""
+        if self._task is None:
+            self._place()
+
+    def step(self) -> bool:
+        """Wait a little for what the task says, and do what follows from it."""
+        self.warm_up()
+        self._take(min(WAIT_S, self._pace.every))
+        if self._broken is not None:
+            raise self._broken
+        if self.over:
+            return True
+        if self._clock.elapsed() - self._log.at >= self._pace.every:
+            self._write_log()
+        self._watch()
+        return True
+
+    def facts(self) -> Facts:
+        """What is known of the query now; safe from any thread, and never waits."""
+        return Facts(
+            self._deployment.program,
+            self._seen.sources,
+            (),
+            committed=self._behind.first - 1,
+            committed_at=self._committed_at,
+            failures=self._failures,
+            attempts=ATTEMPTS,
+            stopping=self._stopping,
+            now=self._clock.elapsed(),
+        )
+
+    def stop(self, *, drain: bool) -> None:
+        """Cut nothing more; with `drain` commit what is cut."""
+        self._stopping = True
+        if drain:
+            self._send(Stop())
+        else:
+            self.over = True
+
+    def abandon(self) -> None:
+        """End the task; safe from any thread."""
+        self._placer.cancel()
+
+    def rescale(self, lanes: int, reached: Callable[[], None], *, drained: bool = False) -> None:
+        """Go on with so many evaluators; call at the first commit there.
+
+        The task ends behind a commit, and another begins with the same state in other partitions.
+        """
+        del drained
+        if self._stopping:
+            reached()
+            return
+        waiting = [] if self._asked.width is None else self._asked.width[1]
+        self._asked.width = lanes, [*waiting, reached]
+        self._send(Stop())
+
+    def when_caught_up(self, reached: Callable[[], None]) -> None:
+        """Call when all that sources hold now is committed."""
+        self._asked.number += 1
+        self._asked.caught_up[self._asked.number] = reached
+        self._send(CatchUp(self._asked.number))
+
+    def close(self) -> None:
+        """Let go of the task, and of who listens for it."""
+        self._placer.cancel()
+        self._reception.close()
+        if self._channel is not None:
+            self._channel.close()
+        self._placer.close()
+
+    # The task
+
+    def _place(self) -> None:
+        self._attempt += 1
+        self._ended = None
+        self._heard = self._clock.elapsed()
+        behind = self._behind
+        orders = Orders(
+            self._attempt,
+            self._deployment,
+            self._reads,
+            behind.first,
+            behind.known,
+            tuple(behind.plans),
+            dict(behind.memory),
+            {operator: tuple(kept) for operator, kept in behind.chain.items()},
+            dict(behind.turns),
+            self._pace.checkpoint_every,
+        )
+        self._task = self._placer.place(orders, self._reception.address)
+
+    def _serve(self, channel: Channel) -> None:
+        """Take what comes over one connection: rows that are shown early at once, all else later.
+
+        A thread of its own; of tasks that were given up nothing counts.
+        """
+        try:
+            hello = channel.receive()
+            if not isinstance(hello, Hello) or hello.attempt != self._attempt:
+                channel.close()
+                return
+            self._channel = channel
+            self._messages.put((channel, hello))
+            while True:
+                message = channel.receive()
+                if channel is not self._channel:
+                    return
+                if isinstance(message, Shown):
+                    self._show(message)
+                else:
+                    self._messages.put((channel, message))
+        except ChannelClosed:
+            return
+        except Exception as error:  # noqa: BLE001 - what a sink raises ends the query, not a thread
+            self._broken = error
+
+    def _show(self, shown: Shown) -> None:
+        try:
+            self._sinks[shown.sink].publish([shown.message], shown.epoch)
+        except AnabranchError:
+            raise
+        except Exception as error:
+            message = f"sink {shown.sink!r} could not show epoch {shown.epoch}"
+            why = str(error) or type(error).__name__
+            so = "mend the sink and start again: it goes on behind its last commit"
+            raise RunError(message, site=raising_site(error), why=why, so=so) from error
+
+    def _send(self, message: object) -> None:
+        """Tell the task, if there is one: a new one is told when it says that it is there."""
+        if self._channel is not None:
+            try:
+                self._channel.send(message)
+            except ChannelClosed:
+                return
+
+    def _watch(self) -> None:
+        """See whether the task is at work; start another where it is not and should be."""
+        assert self._task is not None
+        if self._task.done():
+            self._take(0.0)  # what it said last
+            if not self.over:
+                self._over_or_again(self._task)
+        elif self._clock.elapsed() - self._heard > SILENT_S and self._channel is not None:
+            self._failure = f"the resident task has said nothing for {SILENT_S:g} s"
+            self._placer.cancel()
+            self._heard = self._clock.elapsed()
+
+    def _over_or_again(self, task: Future[None]) -> None:
+        if self._ended is not None:
+            if self._asked.width is None or self._ended.finished or self._stopping:
+                self._finish()
+            else:
+                self._widen(*self._asked.width)
+            return
+        error = task.exception()
+        if error is not None and not isinstance(error, JobFailed):
+            raise error
+        why = self._failure or (str(error) if error is not None else "the resident task ended")
+        self._failure = None
+        self._failures += 1
+        if self._failures >= ATTEMPTS:
+            message = f"the resident task ended {self._failures} times in a row"
+            raise RunError(message, why=why, so=advice(why))
+        self._again()
+
+    def _again(self) -> None:
+        """Start another task behind the last commit."""
+        self._channel = None
+        self._write_log()
+        for sink in self._sinks.values():
+            if sink.visible == "early":
+                sink.rewind(self._behind.first - 1)
+        self._place()
+
+    def _widen(self, lanes: int, reached: list[Callable[[], None]]) -> None:
+        self._asked.width = None
+        self._asked.committed += reached
+        self._deployment = self._deployment.with_lanes(lanes)
+        self._behind.turns = {}
+        self._again()
+
+    def _finish(self) -> None:
+        self.over = True
+        for reached in self._asked.all():
+            reached()
+
+    # What it says
+
+    def _take(self, seconds: float) -> None:
+        try:
+            channel, message = self._messages.get(timeout=seconds) if seconds else self._now()
+            while True:
+                if channel is self._channel:
+                    self._heard = self._clock.elapsed()
+                    self._hear(message)
+                channel, message = self._now()
+        except queue.Empty:
+            return
+
+    def _now(self) -> tuple[Channel, FromTask]:
+        return self._messages.get_nowait()
+
+    def _hear(self, message: FromTask) -> None:
+        match message:
+            case Planned(plan):
+                self._behind.plan(plan)
+            case Checkpoint():
+                self._commit(message)
+            case Told():
+                self._seen = message
+            case CaughtUp(number):
+                self._asked.caught_up.pop(number, lambda: None)()
+            case Ended():
+                self._ended = message
+            case Failed():
+                raise self._error(message)
+            case Hello():
+                self._ask_again()
+
+    def _error(self, failed: Failed) -> RunError:
+        if failed.error is not None:
+            return self._blame.error(failed.error)
+        return RunError(failed.text, why=failed.why, so=failed.so)
+
+    def _ask_again(self) -> None:
+        """Tell a task that has just come what was asked when nobody was there."""
+        for number in self._asked.caught_up:
+            self._send(CatchUp(number))
+        if self._stopping or self._asked.width is not None:
+            self._send(Stop())
+
+    def _write_log(self) -> None:
+        """Write what was cut to the log, in one file."""
+        self._log.at = self._clock.elapsed()
+        plans = self._behind.plans
+        self._log_up_to(plans[-1].epoch if plans else -1)
+
+    def _log_up_to(self, last: int) -> None:
+        new = [plan for plan in self._behind.plans if self._log.next <= plan.epoch <= last]
+        if new:
+            self._commits.plan(*new)
+            self._log.next = new[-1].epoch + 1
+
+    def _commit(self, told: Checkpoint) -> None:
+        deployment, known = self._deployment, told.known
+        # A file of plans ends where a commit does: so none is of two commits.
+        self._log_up_to(told.last)
+        owners = deployment.owners.of if deployment.stages else ()
+        commit = Commit(
+            told.first,
+            told.last,
+            watermarks={name: time.watermark for name, time in known.times.items()},
+            positions=known.positions,
+            row_numbers=known.rows,
+            greatest_times={name: dict(time.greatest) for name, time in known.times.items()},
+            owners=owners,
+            lanes=deployment.lanes if deployment.stages else 0,
+            deltas=told.deltas,
+            snapshots=told.snapshots,
+            staged=told.staged,
+            statistics={COMMITTED_AT: int(self._clock.now() * 1_000_000)},
+            undivided=deployment.undivided,
+        )
+        sealed = self._commits.commit(commit)
+        self._commits.publish()
+        starts = _starts(self._behind.plans, told.last)
+        self._behind.commit(told, sealed)
+        self._failures, self._committed_at = 0, self._clock.elapsed()
+        self._send(CommittedUpTo(told.last))
+        self.on_progress(self._progress(told, sealed, starts))
+        reached, self._asked.committed = self._asked.committed, []
+        for each in reached:
+            each()
+
+    def _progress(
+        self, told: Checkpoint, commit: Commit, starts: Mapping[str, Offer]
+    ) -> dict[str, Any]:
+        now = self._clock.elapsed()
+        seconds, self._told = now - self._told, now
+        containers = [
+            Container(
+                told.first,
+                source,
+                offer,
+                Stage.DONE,
+                heads=HeadsDone(
+                    told.first,
+                    dict(told.known.times[source].greatest),
+                    {"": told.totals.rows.get(source, 0)},
+                ),
+            )
+            for source, offer in starts.items()
+        ]
+        brought = Brought(
+            at=self._clock.now(),
+            epochs=containers,
+            given=told.totals.given,
+            late=told.totals.late,
+            letters=told.totals.letters,
+            changed=told.changed,
+            origins={},
+            scaling="",
+            written=told.written,
+            state={},
+            held={},
+            seconds=seconds,
+            latencies=told.totals.latencies,
+            spent={},
+            tasks={},
+            backups={},
+            jobs=1,
+            under_way=self._seen.under_way,
+            failures=self._failures,
+            sources=self._seen.sources,
+        )
+        return progress_of(self._deployment, commit, brought)
+
+
+def _starts(plans: Sequence[EpochPlan], last: int) -> dict[str, Offer]:
+    """Of each source its first offer among the epochs up to the last."""
+    found: dict[str, Offer] = {}
+    for plan in plans:
+        if plan.epoch <= last and plan.source not in found:
+            found[plan.source] = Offer(plan.offsets, frozenset(), None, more=False)
+    return found
