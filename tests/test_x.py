@@ -266,7 +266,14 @@ def test_lock_holds_what_the_environment_is_made_with():
 @pytest.mark.parametrize(
     ("arguments", "pytest_arguments"),
     [
-        ([], ["-m", "not chaos"]),
+        ([], ["-m", "not chaos", "--numprocesses", "3", "--dist", "loadfile"]),
+        (
+            ["--quick", "--durations=9"],
+            [
+                *("-m", "not slow and not chaos", "--numprocesses", "3", "--dist", "loadfile"),
+                "--durations=9",
+            ],
+        ),
         (["--quick", "tests/a.py"], ["-m", "not slow and not chaos", "tests/a.py"]),
         (["--chaos"], ["-m", "chaos"]),
         (["-k", "name", "-x"], ["-m", "not chaos", "-k", "name", "-x"]),
@@ -275,6 +282,7 @@ def test_lock_holds_what_the_environment_is_made_with():
 def test_tests_are_chosen_by_mark(monkeypatch, arguments, pytest_arguments):
     calls = []
     monkeypatch.setattr(x, "become", lambda *words, folder: calls.append(list(words)))
+    monkeypatch.setattr(x.os, "cpu_count", lambda: 3)
 
     x.COMMANDS["test"](arguments)
 

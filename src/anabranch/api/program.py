@@ -114,8 +114,8 @@ class Program:
         number of lanes; "auto": as many as the load calls for, up to the number of cores that Spark
         has or, where its settings give a range of executors, may have. `slices` is into how many
         parts keyed state is divided for the life of a checkpoint, so the most lanes that there can
-        be; "auto": by the number of cores. `durability`: what is committed outlives the process, or a loss of power too. `goal`, a
-        latency to aim at, is for queries that share a session.
+        be; "auto": by the number of cores. `durability`: what is committed outlives the process, or
+        a loss of power too. `goal`, a latency to aim at, is for queries that share a session.
         """
         if goal is not None:
             message = "start: goal is for several queries on one Spark, which cannot be had yet"
