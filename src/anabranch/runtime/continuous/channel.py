@@ -7,15 +7,20 @@ is bound to the loopback where all executors are on the driver's host.
 
 from __future__ import annotations
 
+import os
 import secrets
+import socket
+import struct
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import Client, Connection, answer_challenge, deliver_challenge
 from typing import Any
 
+_PROOF_S = 10
+"""How long who connects may take to prove that he may."""
 _LOOPBACK = ("localhost", "127.0.0.1", "::1", "")
 
 
@@ -72,8 +77,23 @@ class Channel:
             # Closed by another thread while it waits, a connection has no handle: TypeError.
             raise ChannelClosed(str(error)) from error
 
+    def finish(self) -> None:
+        """Send nothing more; the other side gets all that was sent, and then notices.
+
+        To close at once could throw away what it has not read yet: a connection that is closed
+        with something unread in it is reset.
+        """
+        with suppress(OSError), self._socket() as same:
+            same.shutdown(socket.SHUT_WR)
+
+    def _socket(self) -> socket.socket:
+        return socket.socket(fileno=os.dup(self._connection.fileno()))
+
     def close(self) -> None:
-        """Let go of it; the other side notices."""
+        """Let go of it; the other side notices, and so does who waits here for a message."""
+        # Closing alone wakes nobody: who waits in a system call keeps the socket open.
+        with suppress(OSError), self._socket() as same:
+            same.shutdown(socket.SHUT_RDWR)
         with suppress(OSError):
             self._connection.close()
 
@@ -84,10 +104,8 @@ class Reception:
     def __init__(self, host: str, serve: Callable[[Channel], None]) -> None:
         """Listen, on the loopback if that is where tasks are."""
         at = "127.0.0.1" if host in _LOOPBACK else host
-        secret = secrets.token_bytes(32)
-        self._listener = Listener((at, 0), authkey=secret)
-        _, port = self._listener.address
-        self.address = Address(at, int(port), secret)
+        self._listening = socket.create_server((at, 0))
+        self.address = Address(at, self._listening.getsockname()[1], secrets.token_bytes(32))
         self._serve, self._closed = serve, False
         threading.Thread(target=self._accept, name="anabranch-reception", daemon=True).start()
 
@@ -96,19 +114,38 @@ class Reception:
         self._closed = True
         with suppress(OSError):
             # Closing a socket wakes nobody who waits for a connection on it; one that comes does.
-            Client(self._listener.address, authkey=self.address.secret).close()
-        self._listener.close()
+            socket.create_connection((self.address.host, self.address.port), _PROOF_S).close()
+        self._listening.close()
 
     def _accept(self) -> None:
-        while not self._closed:
+        while True:
             try:
-                connection = self._listener.accept()
-            except (AuthenticationError, EOFError, ConnectionError):
-                continue  # somebody else, or one who thought better of it
+                connected, _ = self._listening.accept()
             except OSError:
                 return
-            channel = Channel(connection)
-            serving = threading.Thread(
-                target=self._serve, args=(channel,), name="anabranch-channel", daemon=True
-            )
-            serving.start()
+            if self._closed:
+                connected.close()
+                return
+            threading.Thread(
+                target=self._greet, args=(connected,), name="anabranch-channel", daemon=True
+            ).start()
+
+    def _greet(self, connected: socket.socket) -> None:
+        """Serve whoever proves that he has the secret, before long; nobody waits for others."""
+        _patient(connected, _PROOF_S)
+        connection: Connection[Any, Any] = Connection(os.dup(connected.fileno()))
+        try:
+            deliver_challenge(connection, self.address.secret)
+            answer_challenge(connection, self.address.secret)
+            _patient(connected, 0)
+        except (AuthenticationError, EOFError, OSError):
+            connection.close()
+            return
+        finally:
+            connected.close()
+        self._serve(Channel(connection))
+
+
+def _patient(connected: socket.socket, seconds: int) -> None:
+    """Wait so long for what the other side sends; 0: as long as it takes."""
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", seconds, 0))

@@ -9,6 +9,7 @@ kept, and sinks that have shown rows early are told which come again.
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -55,6 +56,8 @@ ATTEMPTS = 5
 """How often a task may end before its time without a commit in between."""
 WAIT_S = 0.02
 """The longest that a step waits for something to happen."""
+LAST_WORDS_S = 10.0
+"""How long to wait for the end of what a task said that is over."""
 SILENT_S = 30.0
 """After which a task that says nothing is taken for dead: it tells how things are all the time."""
 
@@ -161,6 +164,8 @@ class ContinuousLoop:
         self._messages: queue.SimpleQueue[tuple[Channel, FromTask]] = queue.SimpleQueue()
         self._reception = Reception(placer.host, self._serve)
         self._channel: Channel | None = None
+        self._served = threading.Event()
+        """Nothing more comes over the channel."""
         self._task: Future[None] | None = None
         self._attempt = self._failures = 0
         self._heard = self._told = clock.elapsed()
@@ -280,29 +285,34 @@ class ContinuousLoop:
         self._task = self._placer.place(orders, self._reception.address)
 
     def _serve(self, channel: Channel) -> None:
-        """Take what comes over one connection: rows that are shown early at once, all else later.
+        """Take what comes over one connection, until there is no more.
 
         A thread of its own; of tasks that were given up nothing counts.
         """
         try:
             hello = channel.receive()
-            if not isinstance(hello, Hello) or hello.attempt != self._attempt:
-                channel.close()
-                return
-            self._channel = channel
-            self._messages.put((channel, hello))
-            while True:
-                message = channel.receive()
-                if channel is not self._channel:
-                    return
-                if isinstance(message, Shown):
-                    self._show(message)
-                else:
-                    self._messages.put((channel, message))
+            if isinstance(hello, Hello) and hello.attempt == self._attempt:
+                self._channel = channel
+                self._served.clear()
+                self._messages.put((channel, hello))
+                self._listen(channel)
         except ChannelClosed:
-            return
+            pass
         except Exception as error:  # noqa: BLE001 - what a sink raises ends the query, not a thread
             self._broken = error
+        finally:
+            channel.close()
+            if channel is self._channel:
+                self._served.set()
+
+    def _listen(self, channel: Channel) -> None:
+        """Show rows at once that are to be seen early, and keep all else for the next step."""
+        while channel is self._channel:
+            message = channel.receive()
+            if isinstance(message, Shown):
+                self._show(message)
+            else:
+                self._messages.put((channel, message))
 
     def _show(self, shown: Shown) -> None:
         try:
@@ -327,7 +337,10 @@ class ContinuousLoop:
         """See whether the task is at work; start another where it is not and should be."""
         assert self._task is not None
         if self._task.done():
-            self._take(0.0)  # what it said last
+            # What it said last may still be on its way here, when it is known that it is over.
+            if self._channel is not None:
+                self._served.wait(LAST_WORDS_S)
+            self._take(0.0)
             if not self.over:
                 self._over_or_again(self._task)
         elif self._clock.elapsed() - self._heard > SILENT_S and self._channel is not None:
@@ -392,8 +405,11 @@ class ContinuousLoop:
 
     def _hear(self, message: FromTask) -> None:
         match message:
-            case Planned(plan):
+            case Planned(plan, barrier):
                 self._behind.plan(plan)
+                if barrier:
+                    # A file of plans ends where a commit does: so none is of two commits.
+                    self._write_log()
             case Checkpoint():
                 self._commit(message)
             case Told():
@@ -422,19 +438,13 @@ class ContinuousLoop:
     def _write_log(self) -> None:
         """Write what was cut to the log, in one file."""
         self._log.at = self._clock.elapsed()
-        plans = self._behind.plans
-        self._log_up_to(plans[-1].epoch if plans else -1)
-
-    def _log_up_to(self, last: int) -> None:
-        new = [plan for plan in self._behind.plans if self._log.next <= plan.epoch <= last]
+        new = [plan for plan in self._behind.plans if plan.epoch >= self._log.next]
         if new:
             self._commits.plan(*new)
             self._log.next = new[-1].epoch + 1
 
     def _commit(self, told: Checkpoint) -> None:
         deployment, known = self._deployment, told.known
-        # A file of plans ends where a commit does: so none is of two commits.
-        self._log_up_to(told.last)
         owners = deployment.owners.of if deployment.stages else ()
         commit = Commit(
             told.first,

@@ -57,6 +57,8 @@ class Planned:
     """An epoch is cut; told before anything of it is shown."""
 
     plan: EpochPlan
+    barrier: bool = False
+    """Whether a commit will end with it, if all goes well."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,8 @@ POLL_S = 0.0005
 """How long sources that had nothing are left alone."""
 TOLD_S = 0.1
 """How often it is told how things are."""
+HEARD_S = 10.0
+"""How long the driver has to hear what was said last."""
 SAMPLED = 256
 """Epochs of a commit whose latency is told."""
 
@@ -198,6 +200,8 @@ class ResidentTask:
         finally:
             self._threads.close()
             self._writer.shutdown(wait=True)
+        self._channel.finish()
+        receiving.join(HEARD_S)  # until the driver has heard all, and closes
 
     def _live(self) -> None:
         for plan in self._orders.plans:
@@ -291,10 +295,14 @@ class ResidentTask:
                 caught_up = False
                 break
             offer = self._sources.look(name, now)
-            caught_up &= offer.empty and not offer.more
-            if self._sources.brings(name, offer) and not self._must_wait(name, offer):
-                self._cut(name, offer, now)
-                moved = True
+            caught_up &= not offer.more
+            if not self._sources.brings(name, offer):
+                continue
+            if self._must_wait(name, offer):
+                caught_up = False
+                continue
+            self._cut(name, offer, now)
+            moved = True
         if caught_up and self._asked.catch_up:
             self._promise()
         return moved
@@ -325,7 +333,7 @@ class ResidentTask:
         """Cut an epoch, and tell of it before anything of it can be shown."""
         epoch, asked = self._log.cut, self._asked
         plan = self._sources.plan(epoch, name, offer, self._deployment.lanes)
-        self._channel.send(Planned(plan))
+        self._channel.send(Planned(plan, barrier))
         if asked.deadly == name and not barrier:
             asked.doomed = epoch
         self._add(name, offer, now, barrier=barrier)
@@ -350,6 +358,8 @@ class ResidentTask:
         log = self._log
         if not self._asked.barrier or log.committed < log.before_barrier:
             return
+        if self._asked.doomed is not None:
+            return  # the run dies before what is cut is committed
         self._asked.barrier = False
         if log.cut == log.committed:
             return
