@@ -289,11 +289,11 @@ def test_more_wake_ups_than_anybody_takes_hold_up_nobody(ring):
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="descriptors are counted in /proc")
 def test_nothing_is_left_open():
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     ours, theirs = new_ring(64)
     for end in (ours.sender(), theirs.receiver()):
         end.close()
     for end in new_ring(64):
         end.close()
 
-    assert before == len(os.listdir("/proc/self/fd"))
+    assert before == len(list(Path("/proc/self/fd").iterdir()))
