@@ -180,9 +180,10 @@ def test_what_is_our_own_fault_is_told_with_its_traceback(shared):
     assert "evaluator.py" in raised.value.__notes__[0]
 
 
-def test_what_users_print_harms_nothing(capfd, tasks, alone):
-    assert [{"k": "a", "n": -5}] == outputs_of(alone.take(0, 0, part(tasks, row(-6))))
-    assert [{"k": "a", "n": -3}] == outputs_of(alone.take(0, 0, part(tasks, row(1))))
+def test_what_users_print_harms_nothing(capfd, tasks):
+    with Evaluators(1, shipped(tasks)) as evaluators:
+        assert [{"k": "a", "n": -5}] == outputs_of(evaluators.take(0, 0, part(tasks, row(-6))))
+        assert [{"k": "a", "n": -3}] == outputs_of(evaluators.take(0, 0, part(tasks, row(1))))
 
     out, err = capfd.readouterr()
     assert not out
