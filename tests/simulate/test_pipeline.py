@@ -36,7 +36,8 @@ def simulated(models, bundles, rules, *, onward=0.0, add=0.0, contention=0.0):
 
 def sequentially(models, bundles):
     found = []
-    for values in bundles:
+    for bundle in bundles:
+        values = bundle
         for model in models:
             values = [given for value in values for given in model.outputs(value)]
         found.append(values)

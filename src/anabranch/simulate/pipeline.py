@@ -13,7 +13,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from anabranch.engine.core import Bundle, Core, Reordering, Scheme, Work
@@ -58,7 +58,7 @@ class Rules:
 
     workers: int
     choose: Choice
-    scheme: Scheme = Scheme()  # a frozen value
+    scheme: Scheme = field(default_factory=Scheme)
     time_slice: float = TIME_SLICE
     capacity: float = 10_000.0
     """Tuples that queues hold together, by queue-size throttling."""
@@ -234,7 +234,7 @@ class Simulation:
                 place.blocked,
                 operator.buffer.refused,
                 place.tuples,
-            )  # fmt: skip
+            )
             for operator, place in zip(self._core.operators, self._places, strict=True)
         )
         return Outcome(
@@ -364,7 +364,7 @@ class Simulation:
                 yield from self._blocked(at)
 
     def _with_lock(self, worker: int, at: int, bundle: Bundle) -> Iterator[Pause]:
-        """As `LockedReorderBuffer.send` does it, with a lock that is given to whoever came first."""
+        """As `LockedReorderBuffer.send` does it, with a lock that goes to whoever came first."""
         place = self._places[at]
         if place.locked:
             place.for_lock.append(worker)
