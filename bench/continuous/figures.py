@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 
 from anabranch.engine.core import Scheme
@@ -64,17 +65,18 @@ class Ground:
 def cases(stand: Stand, names: Sequence[str]) -> list[Row]:
     """Measure, then some figures."""
     quick = stand.settings.quick
-    found = {each: measured(stand, each) for each in programs()}
+    onward, add = zip(*_reorderings(stand), strict=True)
     ground = Ground(
-        found,
-        *(median(each) for each in zip(*_reorderings(stand), strict=True)),
+        {each: measured(stand, each) for each in programs()},
+        median(onward),
+        median(add),
         QUICK_WORKERS if quick else WORKERS,
         QUICK_TUPLES if quick else TUPLES,
     )
     stand.notes.append(
-        f"Seeds: {virtual.SEED} (tuples in virtual time), {operators.SEED} (sales and clicks). Measured: "
-        f"an output is added to a reorder buffer in {ground.add * 1e6:.2f} us, goes on to a hybrid "
-        f"queue in {ground.onward * 1e6:.2f} us a tuple. {ground.tuples} tuples a run."
+        f"Seeds: {virtual.SEED} (tuples in virtual time), {operators.SEED} (sales and clicks). "
+        f"Measured: an output is added to a reorder buffer in {ground.add * 1e6:.2f} us, goes on "
+        f"to a hybrid queue in {ground.onward * 1e6:.2f} us a tuple. {ground.tuples} tuples a run."
     )
     return [
         *_operators(ground),
@@ -225,17 +227,18 @@ def _beside(case: str, what: str, found: Mapping[str, Outcome], against: str) ->
 
 def figure_12(ground: Ground) -> Iterator[Row]:
     """Light operators. There: non-blocking scales further, and costs grow less with workers."""
+    values = virtual.numbers(ground.tuples)
     for cost in LIGHT:
-        models = [Model.of("light", cost)]
+        simulated = partial(_passing, ground, [Model.of("light", cost)], values)
         for workers in ground.workers:
-            yield from _schemes(
-                "figure-12",
-                f"{cost * 1e6:g} us, {workers}",
-                Setting(workers, add=ground.add),
-                lambda setting, models=models: run(
-                    models, virtual.numbers(ground.tuples), setting, ground.light
-                ),
-            )
+            setting = Setting(workers, add=ground.add)
+            yield from _schemes("figure-12", f"{cost * 1e6:g} us, {workers}", setting, simulated)
+
+
+def _passing(
+    ground: Ground, models: Sequence[Model], values: Sequence[int], setting: Setting
+) -> Outcome:
+    return run(models, values, setting, ground.light)
 
 
 def figure_13(ground: Ground) -> Iterator[Row]:
@@ -245,13 +248,10 @@ def figure_13(ground: Ground) -> Iterator[Row]:
         Model.of("keyed", PROLIFIC_COST, partitions=virtual.FINE),
     ]
     values = virtual.numbers(max(ground.tuples // 12, 10))
+    simulated = partial(_passing, ground, models, values)
     for workers in ground.workers:
-        yield from _schemes(
-            "figure-13",
-            f"{PROLIFIC} for one, {workers}",
-            Setting(workers, add=ground.add),
-            lambda setting: run(models, values, setting, ground.light),
-        )
+        setting = Setting(workers, add=ground.add)
+        yield from _schemes("figure-13", f"{PROLIFIC} for one, {workers}", setting, simulated)
 
 
 def _schemes(

@@ -90,8 +90,8 @@ def query(measured: Query, tuples: int, setting: Setting) -> Outcome:
 def bound(measured: Query, outcome: Outcome) -> float:
     """Tuples a second that no policy can exceed with the tuples of this run.
 
-    All work divided by workers, or what is done by one at a time: sending, and operating where there
-    is one state, or a share of it where there are few keys.
+    All work divided by workers, or what is done by one at a time: sending, and operating where
+    there is one state, or a share of it where there are few keys.
     """
     work, alone = 0.0, 0.0
     for each, spent in zip(measured.operators, outcome.operators, strict=True):
