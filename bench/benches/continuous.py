@@ -8,12 +8,15 @@ First the operators of five TPCx-BB queries are measured, in one thread (case `o
 tuple costs, how many come of one, what going on in order costs a tuple of the input; SL stateless,
 PS partitioned, SF one state). Then pipelines of such costs run in virtual time on the engine's own
 queues, buffers, estimates and policies, with 1 to 16 workers: the last number of a metric's name.
+`even` is no query: query 1's shape with even costs and a cheap end, for want of one that scales.
 To repeat it: all that is drawn has its seed below the table, and virtual time has no noise, so
 that two runs differ only where the measured costs do.
 
 `figure-8`: throughput and latency by policy, beside what no policy can exceed (`bound`: all work
 divided by workers, or all that one worker does alone). `crowded`: each other worker at an operator
-makes it 5 % dearer. `figure-9`: keys by a Gauss curve, in ranges; a hybrid queue of 100 partitions
+makes it 5 % dearer. `current-throughput by input` is not shipped: it divides by what comes in to an
+operator, equation 3 by what goes out. The next externalization sees nothing here that it goes by,
+and is last in pipeline then. `figure-9`: keys by a Gauss curve, in ranges; a hybrid queue of 100 partitions
 beside a partitioned one of as many as workers. `figure-10`: latency of one keyed operator, by its
 cost. `figure-11`: both queues on the queries. `figure-12`: a light operator, `figure-13`: one that
 gives 50 tuples for one and a keyed one behind it, by reorder buffer: throughput, the first

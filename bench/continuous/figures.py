@@ -19,7 +19,7 @@ from anabranch.ordering.reorder_buffer import ReorderBuffer
 from anabranch.simulate.model import Model
 from anabranch.simulate.pipeline import Outcome
 from bench.continuous import operators, virtual
-from bench.continuous.operators import Query, measured, programs
+from bench.continuous.operators import Kind, Operator, Query, measured, programs
 from bench.continuous.virtual import Setting, locked, partitioned, run
 from bench.harness.report import Row
 from bench.harness.stand import Stand
@@ -40,6 +40,9 @@ PROLIFIC, PROLIFIC_COST = 50, 100e-6
 """Tuples for one, and what each costs (section 7.3.2)."""
 WIDE = 4096
 """Room in a reorder buffer that is never full here; the engine's has 64."""
+EVEN = ((Kind.STATELESS, 20e-6), (Kind.PARTITIONED, 40e-6), (Kind.PARTITIONED, 30e-6))
+"""Query 1's shape with costs of nobody: where nothing dear has one state, workers can be of use."""
+LAST = 1e-6
 HYBRID, PARTITIONED = "hybrid", "partitioned"
 NON_BLOCKING, LOCKED = "non-blocking", "locked"
 
@@ -67,7 +70,7 @@ def cases(stand: Stand, names: Sequence[str]) -> list[Row]:
     quick = stand.settings.quick
     onward, add = zip(*_reorderings(stand), strict=True)
     ground = Ground(
-        {each: measured(stand, each) for each in programs()},
+        {each: measured(stand, each) for each in programs()} | {"even": even(median(onward))},
         median(onward),
         median(add),
         QUICK_WORKERS if quick else WORKERS,
@@ -82,6 +85,14 @@ def cases(stand: Stand, names: Sequence[str]) -> list[Row]:
         *_operators(ground),
         *(row for name in names for row in FIGURES[name](ground)),
     ]
+
+
+def even(onward: float) -> Query:
+    """Operators of about the same cost, and a cheap one with one state at the end."""
+    first = [
+        Operator(f"operator {at}", kind, cost, 1.0, onward) for at, (kind, cost) in enumerate(EVEN)
+    ]
+    return Query("even", (*first, Operator("last", Kind.STATEFUL, LAST, 1.0, 0.0)))
 
 
 def _reorderings(stand: Stand) -> Iterator[tuple[float, float]]:

@@ -10,7 +10,7 @@ from anabranch.engine.core import Queueing, Reordering, Scheme
 from anabranch.scheduling.current_throughput import current_throughput
 from anabranch.scheduling.estimated_time import estimated_time
 from anabranch.scheduling.last_in_pipeline import last_in_pipeline
-from anabranch.scheduling.pipeline_view import Choice
+from anabranch.scheduling.pipeline_view import Choice, PipelineView
 from anabranch.scheduling.queue_size_throttling import queue_size_throttling
 from anabranch.simulate.model import Model, chained, cost_of
 from anabranch.simulate.pipeline import Costs, Outcome, Rules, Simulation
@@ -18,11 +18,31 @@ from bench.continuous.operators import Kind, Operator, Query
 
 SEED = 7
 """Of the tuples that go through pipelines in virtual time."""
+BY_INPUT = "current-throughput by input"
+
+
+def by_input(view: PipelineView) -> int | None:
+    """Current throughput, each operator's work divided by what comes in to it for one tuple.
+
+    Equation 3 divides by what goes out: an operator that lets little through is then thought to be
+    ahead by as much as it drops, and is left alone. Here to be measured beside the shipped one.
+    """
+    before = (1.0, *view.cumulative[:-1])
+
+    def done(at: int) -> float:
+        each = view.operators[at]
+        unit = each.cost * before[at]
+        return (each.spent + each.workers * view.time_slice) / unit if unit > 0 else float("inf")
+
+    return min(view.schedulable, key=lambda at: (done(at), -at), default=None)
+
+
 POLICIES: Mapping[str, Choice] = {
     "queue-size-throttling": queue_size_throttling,
     "last-in-pipeline": last_in_pipeline,
     "estimated-time": estimated_time,
     "current-throughput": current_throughput,
+    BY_INPUT: by_input,
 }
 FINE = 100
 """Partitions of a hybrid queue, as in Prasaad et al. 2018, section 7.2.1."""
