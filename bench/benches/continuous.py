@@ -16,12 +16,14 @@ that two runs differ only where the measured costs do.
 divided by workers, or all that one worker does alone). `crowded`: each other worker at an operator
 makes it 5 % dearer. `current-throughput by input` is not shipped: it divides by what comes in to an
 operator, equation 3 by what goes out. The next externalization sees nothing here that it goes by,
-and is last in pipeline then. `figure-9`: keys by a Gauss curve, in ranges; a hybrid queue of 100 partitions
-beside a partitioned one of as many as workers. `figure-10`: latency of one keyed operator, by its
-cost. `figure-11`: both queues on the queries. `figure-12`: a light operator, `figure-13`: one that
-gives 50 tuples for one and a keyed one behind it, by reorder buffer: throughput, the first
-operator's worker time a tuple, the share of all time in which workers were blocked, refused adds.
-`wide`: with room for all. `figure-14`: both buffers on the queries.
+and is last in pipeline then. `figure-9`: keys by a Gauss curve, in ranges; a hybrid queue of 100
+partitions beside a partitioned one of as many as workers. `figure-10`: latency of one keyed
+operator, by its cost. `figure-11`: both queues on the queries. `figure-12`: a light operator,
+`figure-13`: one that gives 50 tuples for one and a keyed one behind it, by reorder buffer:
+throughput, the first operator's worker time a tuple, the share of all time in which workers were
+blocked, refused adds. `wide`: with room for all. `figure-14`: both buffers on the queries.
+
+`threads`, only if it is asked for: the queries on real threads, one and two of them.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ import time
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from bench.continuous import figures
+from bench.continuous import figures, on_threads
 from bench.harness.report import Row
 from bench.harness.stand import Stand
 from bench.kernels import single
@@ -48,7 +50,7 @@ NOTES = (
         "room, locks and partitions; `crowded` guesses the rest."
     ),
 )
-CHOICES = ("figure-*",)
+CHOICES = ("figure-*", on_threads.NAME)
 
 
 def measure(stand: Stand) -> list[Row]:
@@ -58,8 +60,11 @@ def measure(stand: Stand) -> list[Row]:
 
 def cases(stand: Stand) -> list[Row]:
     """The cases that are asked for; without names all."""
-    stand = replace(stand, clock=time.process_time)
-    return figures.cases(stand, chosen(stand.settings.cases))
+    rows = on_threads.cases(stand) if on_threads.NAME in stand.settings.cases else []
+    if names := chosen(stand.settings.cases):
+        # One thread that waits for nothing: its own time leaves out what others do.
+        rows += figures.cases(replace(stand, clock=time.process_time), names)
+    return rows
 
 
 def chosen(names: tuple[str, ...]) -> list[str]:

@@ -268,10 +268,7 @@ def figure_13(ground: Ground) -> Iterator[Row]:
 def _schemes(
     case: str, what: str, setting: Setting, simulated: Callable[[Setting], Outcome]
 ) -> Iterator[Row]:
-    """Both reorder buffers, and the non-blocking one with room for all."""
-    wide = replace(setting, scheme=Scheme(room=WIDE))
-    settings = {NON_BLOCKING: setting, LOCKED: locked(setting), f"{NON_BLOCKING}, wide": wide}
-    found = {name: simulated(each) for name, each in settings.items()}
+    found = {name: simulated(each) for name, each in _buffers(setting).items()}
     speeds = {name: each.throughput for name, each in found.items()}
     yield from _throughput(case, what, speeds, LOCKED)
     for name, each in found.items():
@@ -282,14 +279,19 @@ def _schemes(
         yield bare(Metric(case, f"refused, {what}", "outputs"), name, [float(each.refused)])
 
 
+def _buffers(setting: Setting) -> dict[str, Setting]:
+    """Both reorder buffers, and the non-blocking one with room for all, as the other has."""
+    wide = replace(setting, scheme=Scheme(room=WIDE))
+    return {NON_BLOCKING: setting, LOCKED: locked(setting), f"{NON_BLOCKING}, wide": wide}
+
+
 def figure_14(ground: Ground) -> Iterator[Row]:
     """Both reorder buffers on the queries, by current throughput. There: non-blocking ahead."""
     for query in ground.queries.values():
         for workers in ground.workers[1:]:
-            setting = Setting(workers, add=ground.add)
             found = {
-                NON_BLOCKING: virtual.query(query, ground.tuples, setting),
-                LOCKED: virtual.query(query, ground.tuples, locked(setting)),
+                name: virtual.query(query, ground.tuples, setting)
+                for name, setting in _buffers(Setting(workers, add=ground.add)).items()
             }
             speeds = {name: each.throughput for name, each in found.items()}
             what = f"{query.name}, {workers}"

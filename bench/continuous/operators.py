@@ -87,14 +87,14 @@ def measured(stand: Stand, name: str) -> Query:
     """A query's operators, learnt in as many passes as there are runs."""
     rows = QUICK_ROWS if stand.settings.quick else ROWS
     program = programs()[name](rows)
-    cuts = list(_cuts(program, rows))
+    bundles = list(cuts(program, rows))
     works: list[Work] = []
     estimates = Estimates.of(0, 0.0)
     onward: list[float] = []
     for number in range(stand.settings.warmups + min(stand.settings.runs, PASSES)):
         works = works_of(plan_of(program.freeze()), partitions=1, slices=SLICES)
         one = _Pass(stand, works)
-        for serial, cut in enumerate(cuts):
+        for serial, cut in enumerate(bundles):
             one.take(serial, cut)
         if number <= stand.settings.warmups:
             # Passes before this one warmed up: nothing is known yet.
@@ -161,7 +161,8 @@ def _tuples(content: Epoch | tuple[Epoch, EpochInput | None]) -> int:
     return sum(frame.height for frames in given.parts.values() for frame in frames)
 
 
-def _cuts(program: ab.Program, rows: int) -> Iterator[Cut]:
+def cuts(program: ab.Program, rows: int) -> Iterator[Cut]:
+    """A program's input as bundles."""
     (read,) = program.freeze().sources
     (partition,) = read.source.partitions()
     for start in range(0, rows, BUNDLE):

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from anabranch.scheduling.last_in_pipeline import last_in_pipeline
 from anabranch.testing import run_sequential
 from bench.benches import continuous
-from bench.continuous import figures, operators, virtual
+from bench.continuous import figures, on_threads, operators, virtual
 from bench.continuous.operators import Kind, Operator, Query
 from bench.harness import registry
 from bench.harness.report import Report
@@ -75,6 +76,18 @@ def test_operators_are_measured_with_what_they_give(monkeypatch, name, kinds):
     sent = run_sequential(operators.programs()[name](1_000), epoch_rows=operators.BUNDLE)["out"]
     # The oracle's input ends, and what windows still hold comes out then.
     assert through * 1_000 <= len(sent) + 1e-6
+
+
+@pytest.mark.slow
+def test_real_threads_are_raced_where_they_are_asked_for(monkeypatch):
+    monkeypatch.setattr(operators, "QUICK_ROWS", 500)
+    monkeypatch.setattr(on_threads, "POLICIES", {"last-in-pipeline": last_in_pipeline})
+    settings = Settings(runs=1, warmups=0, quick=True, cases=("threads",))
+
+    rows = continuous.cases(Stand(settings))
+
+    assert {"threads"} == {row.case for row in rows}
+    assert 5 * 2 == len(rows)
 
 
 def test_rows_are_in_time_order_and_the_same_again():
