@@ -49,6 +49,12 @@ NOTES = (
         "tuples, as in the paper. Nothing makes two workers slower than one but what waits for "
         "room, locks and partitions; `crowded` guesses the rest."
     ),
+    (
+        "operators: one estimate each, learnt in up to three passes, without its spread; on a busy "
+        "machine three runs differed by up to 1.5 times. With 16 workers a run is too short to be a "
+        "steady state: latencies of estimated-time and current-throughput grow with its length. "
+        "decisions/0023 says which figures hold."
+    ),
 )
 CHOICES = ("figure-*", on_threads.NAME)
 
