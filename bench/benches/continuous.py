@@ -51,7 +51,7 @@ NOTES = (
     ),
     (
         "operators: one estimate each, learnt in up to three passes, without its spread; on a busy "
-        "machine three runs differed by up to 1.5 times. With 16 workers a run is too short to be a "
+        "machine three runs differed by up to 1.5 times. With 16 workers a run is too short for a "
         "steady state: latencies of estimated-time and current-throughput grow with its length. "
         "decisions/0023 says which figures hold."
     ),
