@@ -73,11 +73,22 @@ class Estimates:
         return replace(found, operators=anew, since=now)
 
     def view(self, waiting: Sequence[int], most: Sequence[int], time_slice: float) -> PipelineView:
-        """What a policy sees."""
+        """What a policy sees.
+
+        What nothing is known of is taken to cost as much as the dearest: if it cost nothing, a
+        policy that goes by cost would leave it alone for as long as others have work, and it would
+        stay unknown.
+        """
+        dearest = max(each.cost for each in self.operators)
         return PipelineView(
             tuple(
                 OperatorView(
-                    waits, each.workers, limit, each.cost, each.selectivity, spent=each.spent
+                    waits,
+                    each.workers,
+                    limit,
+                    each.cost if each.known else dearest,
+                    each.selectivity,
+                    spent=each.spent,
                 )
                 for waits, limit, each in zip(waiting, most, self.operators, strict=True)
             ),

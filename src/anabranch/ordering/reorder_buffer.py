@@ -8,7 +8,7 @@ here that is a loop, since a stack is bounded and a busy stream is not.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 from anabranch.ordering.atomics import ATOMICS, Atomics
@@ -53,11 +53,42 @@ class ReorderBuffer(Generic[T]):
         One that is refused is to be sent again. Never waits: where another worker has outputs
         leave, that one takes this along.
         """
-        added = self._add(serial, output)
-        if not added:
-            self.refused += 1
+        added = self.add(serial, output)
         self._send_pending()
         return added
+
+    def add(self, serial: int, output: T) -> bool:
+        """Add an output, if it fits; whether it was. It leaves when somebody has it leave."""
+        reached = self._next.load()
+        if serial < reached:
+            message = f"output {serial} is sent again: {reached} is the next"
+            raise ValueError(message)
+        if serial >= reached + self._size:
+            self.refused += 1
+            return False
+        self._cells.store(serial % self._size, (output,))
+        return True
+
+    def leaving(self) -> Iterator[tuple[int, T]]:
+        """Have all leave that may, each when the next is asked for; none if another worker does.
+
+        Who begins goes on until it has ended: until then nobody else has outputs leave.
+        """
+        while self._sending.take():
+            serial = self._next.load()
+            moved = False
+            while (held := self._cells.load(serial % self._size)) is not None:
+                yield serial, held[0]
+                self._forward(serial, held[0])
+                self._cells.store(serial % self._size, None)
+                self._next.add(1)
+                serial, moved = serial + 1, True
+            self._sending.clear()
+            if moved:
+                self._tell()
+            # One may have come after the look above: who brought it found the flag set, and left.
+            if self._cells.load(serial % self._size) is None:
+                return
 
     def put(self, serial: int, output: T, stopped: Callable[[], bool] = lambda: False) -> bool:
         """Send an output; where it does not fit, have others leave, then wait until it does.
@@ -76,31 +107,9 @@ class ReorderBuffer(Generic[T]):
         with self._moved:
             self._moved.notify_all()
 
-    def _add(self, serial: int, output: T) -> bool:
-        reached = self._next.load()
-        if serial < reached:
-            message = f"output {serial} is sent again: {reached} is the next"
-            raise ValueError(message)
-        if serial >= reached + self._size:
-            return False
-        self._cells.store(serial % self._size, (output,))
-        return True
-
     def _send_pending(self) -> None:
-        while self._sending.take():
-            serial = self._next.load()
-            moved = False
-            while (held := self._cells.load(serial % self._size)) is not None:
-                self._forward(serial, held[0])
-                self._cells.store(serial % self._size, None)
-                self._next.add(1)
-                serial, moved = serial + 1, True
-            self._sending.clear()
-            if moved:
-                self._tell()
-            # One may have come after the look above: who brought it found the flag set, and left.
-            if self._cells.load(serial % self._size) is None:
-                return
+        for _ in self.leaving():
+            pass
 
     def _tell(self) -> None:
         # Who waits has said so before he looked at `next`, and `next` has moved before this look.

@@ -1,0 +1,1 @@
+"""What the benchmark of the continuous engine runs and looks at; defines nothing."""
