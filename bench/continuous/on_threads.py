@@ -11,9 +11,8 @@ from itertools import product
 
 import anabranch as ab
 from anabranch.clock import SystemClock
-from anabranch.compiler.compile import plan_of
 from anabranch.engine.core import Core
-from anabranch.engine.resident import fragments_of, works_of
+from anabranch.engine.resident import fragments_of
 from anabranch.engine.threads import Threads
 from bench.continuous import operators
 from bench.continuous.virtual import POLICIES
@@ -47,9 +46,7 @@ def _run(program: ab.Program, rows: int, policy: str, workers: int) -> Callable[
 
     def run() -> None:
         left: list[int] = []
-        works = works_of(
-            plan_of(program.freeze()), partitions=max(WORKERS.values()), slices=operators.SLICES
-        )
+        works = operators.works_in(program, partitions=max(WORKERS.values()))
         core = Core(works, lambda serial, _: left.append(serial))
         threads = Threads(core, POLICIES[policy], workers, SystemClock(), size=lambda _: 1)
         try:

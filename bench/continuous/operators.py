@@ -16,7 +16,14 @@ import anabranch as ab
 from anabranch.compiler.compile import plan_of
 from anabranch.engine.core import Work
 from anabranch.engine.estimates import Estimates
-from anabranch.engine.resident import Cut, Epoch, fragments_of, works_of
+from anabranch.engine.resident import (
+    Beginning,
+    Epoch,
+    EpochToRead,
+    Program,
+    fragments_of,
+    works_of,
+)
 from anabranch.epoch.protocol import Offer
 from anabranch.kernels.results import EpochInput
 from anabranch.ordering.worklist import Fragment
@@ -92,7 +99,7 @@ def measured(stand: Stand, name: str) -> Query:
     estimates = Estimates.of(0, 0.0)
     onward: list[float] = []
     for number in range(stand.settings.warmups + min(stand.settings.runs, PASSES)):
-        works = works_of(plan_of(program.freeze()), partitions=1, slices=SLICES)
+        works = works_in(program, partitions=1)
         one = _Pass(stand, works)
         for serial, cut in enumerate(bundles):
             one.take(serial, cut)
@@ -116,6 +123,13 @@ def measured(stand: Stand, name: str) -> Query:
     )
 
 
+def works_in(program: ab.Program, partitions: int) -> list[Work]:
+    """A program's operators, without any state yet."""
+    graph = program.freeze()
+    found = Program.of(plan_of(graph), partitions=partitions, slices=SLICES)
+    return works_of(found, Beginning.of(graph))
+
+
 def _kinds(program: ab.Program) -> list[Kind]:
     stages = plan_of(program.freeze()).stages
     return [
@@ -132,7 +146,7 @@ class _Pass:
         self.seconds, self.onward = [0.0] * len(works), [0.0] * len(works)
         self.taken, self.given = [0] * len(works), [0] * len(works)
 
-    def take(self, serial: int, cut: Cut) -> None:
+    def take(self, serial: int, cut: EpochToRead) -> None:
         content: Any = fragments_of(cut)
         taken = sum(end - start for start, end in cut.offer.offsets.values())
         for at, work in enumerate(self._works):
@@ -161,7 +175,7 @@ def _tuples(content: Epoch | tuple[Epoch, EpochInput | None]) -> int:
     return sum(frame.height for frames in given.parts.values() for frame in frames)
 
 
-def cuts(program: ab.Program, rows: int) -> Iterator[Cut]:
+def cuts(program: ab.Program, rows: int) -> Iterator[EpochToRead]:
     """A program's input as bundles."""
     (read,) = program.freeze().sources
     (partition,) = read.source.partitions()
@@ -169,4 +183,4 @@ def cuts(program: ab.Program, rows: int) -> Iterator[Cut]:
         end = min(start + BUNDLE, rows)
         (split,) = read.source.plan({partition: start}, {partition: end})
         offer = Offer({partition: (start, end)}, frozenset(), None, more=end < rows)
-        yield Cut(0, offer, ((0, split),))
+        yield EpochToRead(0, offer, ((0, split),))

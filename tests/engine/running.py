@@ -14,7 +14,6 @@ from anabranch.engine.resident import (
 )
 from anabranch.engine.threads import Threads
 from anabranch.epoch.protocol import Offer
-from anabranch.epoch.watermarks import SourceTime
 from anabranch.scheduling.last_in_pipeline import last_in_pipeline
 from tests.ordering.interleaving import Case, Notes, Steps, step, wander
 
@@ -42,11 +41,9 @@ def cuts_of(program, log, chance, split_rows=4):
 def works(program, partitions):
     """Its operators, at their beginning."""
     graph = program.freeze()
-    times = {
-        read.name: SourceTime(tuple(read.source.partitions()), read.lateness)
-        for read in graph.sources
-    }
-    return works_of(Program.of(plan_of(graph), partitions=partitions, slices=8), Beginning(times))
+    return works_of(
+        Program.of(plan_of(graph), partitions=partitions, slices=8), Beginning.of(graph)
+    )
 
 
 class Out:

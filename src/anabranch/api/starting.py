@@ -7,11 +7,14 @@ from typing import Any
 
 from anabranch.api.query import Query
 from anabranch.clock import Clock, SystemClock
+from anabranch.compiler.compile import plan_of
+from anabranch.engine.interpreter import free_threaded
 from anabranch.observe.waits import Shape
 from anabranch.observe.watching import watching
 from anabranch.program.graph import Graph
 from anabranch.runtime.assembly import Settings, assemble
 from anabranch.runtime.continuous.placing import Placer
+from anabranch.runtime.continuous.plain_python import told
 from anabranch.runtime.executor import Executor
 
 
@@ -32,6 +35,9 @@ def start_on_spark(
     try:
         resident = settings.trigger.checkpoint_every is not None
         where = (LongTask if resident else SparkExecutor)(attached.sc, graph)
+        if resident:
+            workers = settings.lanes or where.slots
+            explanation += told(plan_of(graph), workers, free=free_threaded())
         return start(graph, settings, where, explanation, closing=attached.stop)
     except BaseException:
         attached.stop()

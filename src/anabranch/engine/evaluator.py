@@ -58,7 +58,7 @@ class Evaluator:
             case Changed():
                 return home.changed()
             case Whole():
-                return home.whole()
+                return home.whole(request.slices)
             case Restore():
                 return home.restore(request.deltas)
 

@@ -93,9 +93,11 @@ class Evaluators:
         found: Mapping[str, pl.DataFrame] = self._ask(Changed(stage, partition))
         return found
 
-    def whole(self, stage: int, partition: int) -> Mapping[str, pl.DataFrame]:
-        """By operator all of a partition's state as one delta."""
-        found: Mapping[str, pl.DataFrame] = self._ask(Whole(stage, partition))
+    def whole(
+        self, stage: int, partition: int, slices: frozenset[int] | None = None
+    ) -> Mapping[str, pl.DataFrame]:
+        """By operator all of a partition's state, or of some slices, as one delta."""
+        found: Mapping[str, pl.DataFrame] = self._ask(Whole(stage, partition, slices))
         return found
 
     def home(self, stage: int, partition: int) -> EvaluatorHome:
@@ -166,9 +168,9 @@ class EvaluatorHome:
         """By operator all that changed since this was last asked, or the state restored."""
         return self.evaluators.changed(self.stage, self.partition)
 
-    def whole(self) -> Mapping[str, pl.DataFrame]:
-        """By operator all of the state as one delta."""
-        return self.evaluators.whole(self.stage, self.partition)
+    def whole(self, slices: frozenset[int] | None = None) -> Mapping[str, pl.DataFrame]:
+        """By operator all of the state, or of some slices, as one delta."""
+        return self.evaluators.whole(self.stage, self.partition, slices)
 
     def restore(self, deltas: Mapping[str, Iterable[pl.DataFrame]]) -> None:
         """Have the state that epochs with these deltas make, in order."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import polars as pl
 
+from anabranch.engine.changes import Changes
 from anabranch.kernels.lane_task import LaneTask
 from anabranch.kernels.results import EpochInput, EpochOutput, TaskError
 from anabranch.state.slices import Owners
@@ -28,8 +29,11 @@ class Home(Protocol):
         operator that has taken no epoch since.
         """
 
-    def whole(self) -> Mapping[str, pl.DataFrame]:
-        """By operator all of the state as one delta; `changed` goes on as if not asked."""
+    def whole(self, slices: frozenset[int] | None = None) -> Mapping[str, pl.DataFrame]:
+        """By operator all of the state, or of some slices, as one delta.
+
+        `changed` goes on as if not asked.
+        """
 
     def restore(self, deltas: Mapping[str, Iterable[pl.DataFrame]]) -> None:
         """Have the state that epochs with these deltas make, in order; without any, the first."""
@@ -45,7 +49,7 @@ class LocalHome:
         """`owners` are those of the slices of the stages behind, by partition."""
         self._task, self._owners = task, owners
         self._state = task.restore({})
-        self._deltas: dict[str, list[pl.DataFrame]] = {}
+        self._changes = Changes()
 
     def take(self, given: EpochInput) -> EpochOutput | TaskError:
         """What becomes of the partition's next epoch."""
@@ -55,27 +59,17 @@ class LocalHome:
             return result.error
         state, changed = result.state.together(before, result.deltas)
         self._state = state.fold()
-        for name, delta in changed.items():
-            self._deltas.setdefault(name, []).append(delta)
+        self._changes.add(changed)
         return result.outputs[0]
 
     def changed(self) -> Mapping[str, pl.DataFrame]:
         """By operator all that changed since this was last asked, or the state restored."""
-        found = {name: _behind_one_another(each) for name, each in self._deltas.items()}
-        self._deltas = {}
-        return found
+        return self._changes.take()
 
-    def whole(self) -> Mapping[str, pl.DataFrame]:
-        """By operator all of the state as one delta."""
-        return self._state.whole()
+    def whole(self, slices: frozenset[int] | None = None) -> Mapping[str, pl.DataFrame]:
+        """By operator all of the state, or of some slices, as one delta."""
+        return self._state.whole(slices)
 
     def restore(self, deltas: Mapping[str, Iterable[pl.DataFrame]]) -> None:
         """Have the state that epochs with these deltas make, in order."""
-        self._state, self._deltas = self._task.restore(deltas), {}
-
-
-def _behind_one_another(deltas: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    full = [each for each in deltas if each.height] or deltas[-1:]
-    # Nearly always alike; to find out which columns are missing costs three times as much.
-    alike = all(each.schema == full[0].schema for each in full[1:])
-    return pl.concat(full, how="vertical" if alike else "diagonal")
+        self._state, self._changes = self._task.restore(deltas), Changes()

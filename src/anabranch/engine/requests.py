@@ -72,10 +72,11 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """What is the state?"""
+    """What is the state, or that of some slices?"""
 
     stage: int
     partition: int
+    slices: frozenset[int] | None = None
 
 
 Request: TypeAlias = Take | Head | Restore | Changed | Whole

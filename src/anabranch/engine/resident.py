@@ -10,28 +10,29 @@ Watermarks are known where heads' results are in order again, and nowhere before
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import polars as pl
 
 from anabranch.compiler.staged import StagedPlan
 from anabranch.connectors.base import Source
-from anabranch.engine.changes import Changes
 from anabranch.engine.core import Work
+from anabranch.engine.home import Home, LocalHome
 from anabranch.epoch.protocol import Offer
 from anabranch.epoch.watermarks import SourceTime
 from anabranch.ids import Marks, Partition
 from anabranch.kernels.bundle import in_order, visible
 from anabranch.kernels.exits import Exit
 from anabranch.kernels.head_task import HeadTask
-from anabranch.kernels.lane_task import LaneState, LaneTask
+from anabranch.kernels.lane_task import LaneTask
 from anabranch.kernels.letters import SPLIT_ROWS, Origins, Split
 from anabranch.kernels.region import Link, lower
 from anabranch.kernels.results import EpochInput, EpochOutput, HeadResult, TaskError
 from anabranch.ordering.worklist import Fragment
+from anabranch.program.graph import Graph
 from anabranch.state.slices import Owners
 
 Parts = Mapping[int, Mapping[int, pl.DataFrame]]
@@ -46,6 +47,13 @@ class TaskFailedError(Exception):
         self.error = error
 
 
+Barrier: TypeAlias = Mapping[tuple[int, int], frozenset[int] | None]
+"""What partitions of stages give beside what has changed: all of some slices, or of their state."""
+
+Head: TypeAlias = Callable[[pl.DataFrame, int, int], HeadResult]
+"""What is done to rows of a source's partition, the first of which has this place."""
+
+
 @dataclass(frozen=True, slots=True)
 class EpochToRead:
     """An epoch before it is read: a source, what is taken of it, the splits that make it up."""
@@ -54,8 +62,8 @@ class EpochToRead:
     offer: Offer
     splits: tuple[tuple[int, Any], ...]
     """Each with the index of its partition, in order."""
-    barrier: bool = False
-    """Whether all that epochs have changed up to this one is to be had behind it."""
+    barrier: Barrier | None = None
+    """What is to be had behind it; None: nothing, it is an epoch as any other."""
     at: float = 0.0
     """When it was cut, in seconds of the clock."""
 
@@ -83,8 +91,8 @@ class Changed:
 
     deltas: Mapping[str, pl.DataFrame]
     """By operator, what has changed since the barrier before."""
-    state: LaneState
-    """All that there is."""
+    whole: Mapping[str, pl.DataFrame]
+    """By operator, all that there is of what was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +167,8 @@ class Heads:
 
     inputs: Sequence[tuple[str, Source, HeadTask]]
     """By source: its name, itself, and what is done where it is read."""
+    heads: Sequence[Head]
+    """Who does it."""
     ways: Sequence[_Ways]
     times: dict[str, SourceTime]
     first: int = 0
@@ -177,7 +187,8 @@ class Heads:
         _, source, task = self.inputs[epoch.source]
         partition, split = epoch.splits[at]
         # Splits follow one another: their numbers tell the order of rows of one partition.
-        result = task.run(source.frame(split, task.columns), partition, at * SPLIT_ROWS)
+        frame = source.frame(split, task.columns)
+        result = self.heads[epoch.source](frame, partition, at * SPLIT_ROWS)
         if result.error is not None:
             raise TaskFailedError(result.error)
         return epoch, result
@@ -219,7 +230,7 @@ class Heads:
             read,
             rows=sum(each.rows_in for each in results),
             letters=sum(each.letters for each in results),
-            reached=self._reached() if read.barrier else None,
+            reached=None if read.barrier is None else self._reached(),
         )
         made = self.ways[read.source].out(epoch, [each.parts for each in results])
         return _given(made, self.behind)
@@ -243,18 +254,10 @@ class StageWork:
     """A stage's operators, in partitions with states of their own."""
 
     number: int
-    task: LaneTask
     ways: _Ways
-    owners: Owners
-    """Of the slices, by partition: also of those of the stages that it sends rows to."""
-    states: list[LaneState]
+    homes: Sequence[Home]
+    """Of each partition."""
     behind: StageWork | None = None
-    changes: list[Changes] = field(default_factory=list)
-    """Of each partition, what has changed since the last barrier."""
-
-    def __post_init__(self) -> None:
-        """Begin as if there were a barrier here."""
-        self.changes = [Changes() for _ in self.states]
 
     @property
     def name(self) -> str:
@@ -264,7 +267,7 @@ class StageWork:
     @property
     def partitions(self) -> int | None:
         """In how many parts its state is."""
-        return len(self.states)
+        return len(self.homes)
 
     def given(self, epoch: Epoch, partition: int) -> EpochInput | None:
         """What a partition has to take of an epoch; None: nothing that it would notice."""
@@ -273,7 +276,7 @@ class StageWork:
             for (stage, entry), frames in epoch.ahead.items()
             if stage == self.number and partition in frames
         }
-        if not parts and not epoch.moves and not epoch.read.barrier:
+        if not parts and not epoch.moves and epoch.read.barrier is None:
             return None
         return EpochInput(epoch.number, parts, epoch.marks, epoch.origins)
 
@@ -284,17 +287,15 @@ class StageWork:
         (epoch, given), at = fragment.content, fragment.partition
         if given is None:
             return epoch, None, None
-        before = self.states[at]
-        result = self.task.run([given], before, self.owners)
-        if result.error is not None:
-            raise TaskFailedError(result.error)
-        state, deltas = result.state.together(before, result.deltas)
-        self.states[at] = state.fold()
-        self.changes[at].add(deltas)
-        changed = None
-        if epoch.read.barrier:
-            changed = Changed(self.changes[at].take(), self.states[at])
-        return epoch, result.outputs[0], changed
+        home, barrier = self.homes[at], epoch.read.barrier
+        output = home.take(given)
+        if isinstance(output, TaskError):
+            raise TaskFailedError(output)
+        if barrier is None:
+            return epoch, output, None
+        place = (self.number, at)
+        whole = home.whole(barrier[place]) if place in barrier else {}
+        return epoch, output, Changed(home.changed(), whole)
 
     def together(
         self, serial: int, made: Mapping[int, tuple[Epoch, EpochOutput | None, Changed | None]]
@@ -385,34 +386,66 @@ class Beginning:
     """The number of the first epoch."""
     rows: Mapping[str, Mapping[Partition, int]] = field(default_factory=dict)
     """How many rows each partition has given before, by source."""
-    states: Mapping[tuple[int, int], LaneState] = field(default_factory=dict)
-    """By stage and partition; those that are missing are empty."""
+
+    @classmethod
+    def of(cls, graph: Graph) -> Beginning:
+        """The very first one."""
+        return cls(
+            {
+                read.name: SourceTime(tuple(read.source.partitions()), read.lateness)
+                for read in graph.sources
+            }
+        )
 
 
-def works_of(program: Program, beginning: Beginning) -> list[Work]:
-    """The operators of a program."""
+class Places(Protocol):
+    """Where a program's work is done."""
+
+    def head(self, source: int) -> Head:
+        """Who does what is done where a source is read."""
+
+    def home(self, stage: int, partition: int) -> Home:
+        """Where the state of a stage's partition is."""
+
+
+@dataclass(frozen=True)
+class Here:
+    """In this process, all of it."""
+
+    program: Program
+
+    def head(self, source: int) -> Head:
+        """Whoever reads."""
+        return self.program.inputs[source][2].run
+
+    def home(self, stage: int, partition: int) -> Home:
+        """Here, without any state yet."""
+        del partition
+        return LocalHome(self.program.stages[stage][0], self.program.owners)
+
+
+def works_of(program: Program, beginning: Beginning, places: Places | None = None) -> list[Work]:
+    """The operators of a program, and where they are done; None: here."""
+    places = places or Here(program)
     stages = [
         StageWork(
             number,
-            task,
             _Ways.of(task.exits, (link for link in program.links if link.stage == number)),
-            program.owners,
-            [
-                beginning.states.get((number, at)) or task.restore({})
-                for at in range(program.partitions_of(number))
-            ],
+            [places.home(number, at) for at in range(program.partitions_of(number))],
         )
         for number, (task, _) in enumerate(program.stages)
     ]
     for before, stage in pairwise(stages):
         before.behind = stage
-    ways = [
-        _Ways.of(head.exits, (link for link in program.links if link.head == number))
-        for number, (_, _, head) in enumerate(program.inputs)
-    ]
+    sources = range(len(program.inputs))
+    exits = [head.exits for _, _, head in program.inputs]
     heads = Heads(
         program.inputs,
-        ways,
+        [places.head(source) for source in sources],
+        [
+            _Ways.of(exits[source], (link for link in program.links if link.head == source))
+            for source in sources
+        ],
         dict(beginning.times),
         beginning.first,
         stages[0] if stages else None,

@@ -33,6 +33,7 @@ from anabranch.runtime.blame import Blame
 from anabranch.runtime.compatibility import Before, Change, Now, compare
 from anabranch.runtime.continuous.loop import ContinuousLoop, Pace, Past
 from anabranch.runtime.continuous.placing import Placer, refuse_unfit
+from anabranch.runtime.continuous.plain_python import PlainPython
 from anabranch.runtime.deployment import Deployment, Durability, Input, LaneStage, Output
 from anabranch.runtime.exchange import exchange_directory
 from anabranch.runtime.executor import Executor
@@ -143,7 +144,7 @@ def assemble(
         dropped = _dropped(recovered, change.kept, program, deployment)
         recovered = _without(recovered, dropped)
         past = _Past.of(recovered)
-        loop = _looping(graph, settings, executor, clock, commits, past, deployment, sinks, store)
+        loop = _looping(plan, settings, executor, clock, commits, past, deployment, sinks, store)
         if not isinstance(executor, Placer):
             executor.deploy(deployment)
             stack.callback(executor.close)
@@ -311,7 +312,7 @@ def _of(by_source: Mapping[str, _T], reads: Sequence[Read]) -> dict[str, _T]:
 
 
 def _looping(  # noqa: PLR0913, PLR0917 - all that a loop is made of
-    graph: Graph,
+    plan: StagedPlan,
     settings: Settings,
     executor: Executor | Placer,
     clock: Clock,
@@ -321,10 +322,12 @@ def _looping(  # noqa: PLR0913, PLR0917 - all that a loop is made of
     sinks: Mapping[str, Sink],
     store: Store,
 ) -> Loop | ContinuousLoop:
+    graph = plan.graph
     blame, reads = Blame.of(graph.operators), graph.sources
     if isinstance(executor, Placer):
+        plain = PlainPython.of(plan)
         return _continuous(
-            settings, executor, clock, commits, sinks, past, deployment, reads, blame
+            settings, executor, clock, commits, sinks, past, deployment, reads, blame, plain
         )
     tables = Tables(store, clock, commits.run, tuple(graph.of(Lookup)))
     return _loop(settings, executor, clock, commits, past, deployment, reads, tables, blame)
@@ -390,6 +393,7 @@ def _continuous(  # noqa: PLR0913, PLR0917 - all that a loop is made of
     deployment: Deployment,
     reads: Sequence[Read],
     blame: Blame,
+    plain: PlainPython,
 ) -> ContinuousLoop:
     recovered, trigger = past.recovered, settings.trigger
     assert trigger.checkpoint_every is not None
@@ -403,7 +407,9 @@ def _continuous(  # noqa: PLR0913, PLR0917 - all that a loop is made of
         {name: tuple(link.part for link in found) for name, found in links.items() if found},
     )
     pace = Pace(trigger.every / 1_000_000, trigger.checkpoint_every / 1_000_000)
-    return ContinuousLoop(deployment, placer, commits, sinks, reads, behind, pace, clock, blame)
+    return ContinuousLoop(
+        deployment, placer, commits, sinks, reads, behind, pace, clock, blame, plain
+    )
 
 
 def _change(recovered: Recovered, store: Store, now: Now) -> Change:

@@ -13,9 +13,11 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from anabranch.clock import SystemClock
+from anabranch.engine.requests import Tasks
 from anabranch.program.graph import Graph
 from anabranch.runtime.continuous.channel import Address, Channel
 from anabranch.runtime.continuous.messages import Orders
@@ -77,6 +79,15 @@ class LongTask:
         """Nothing is placed any more."""
         self.cancel()
 
+    def _tasks(self, orders: Orders) -> bytes | None:
+        """What evaluators are sent, if there are to be some."""
+        if not orders.plain:
+            return None
+        deployment = orders.deployment
+        heads = tuple(each.head for each in deployment.inputs)
+        stages = tuple(stage.task for stage in deployment.stages)
+        return shipped(Tasks(stages, heads, deployment.owners), self._graph)
+
     def _run(self, orders: Orders, address: Address, done: Future[None]) -> None:
         try:
             environment = {
@@ -84,6 +95,7 @@ class LongTask:
                 # As many as work at once: kernels of two workers would else wait for each other.
                 "POLARS_MAX_THREADS": str(orders.deployment.lanes),
             }
+            orders = replace(orders, tasks=self._tasks(orders))
             item = shipped((orders, address), self._graph)
             function = self._spark.function(_resident, environment)
             self._spark.label(self._tag, f"anabranch: {orders.deployment.program}, resident")

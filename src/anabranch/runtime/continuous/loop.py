@@ -42,6 +42,7 @@ from anabranch.runtime.continuous.messages import (
     Told,
 )
 from anabranch.runtime.continuous.placing import Placer
+from anabranch.runtime.continuous.plain_python import PlainPython
 from anabranch.runtime.deployment import Deployment
 from anabranch.runtime.executor import JobFailed
 from anabranch.runtime.payload import Chain
@@ -155,11 +156,12 @@ class ContinuousLoop:
         pace: Pace,
         clock: Clock,
         blame: Blame,
+        plain: PlainPython,
     ) -> None:
         """Everything is given; the task is started by `warm_up`."""
         self._deployment, self._placer, self._commits = deployment, placer, commits
         self._sinks, self._reads, self._pace, self._clock = sinks, tuple(reads), pace, clock
-        self._blame, self._behind = blame, _Behind.of(past)
+        self._blame, self._behind, self._plain = blame, _Behind.of(past), plain
         self._log = _Log(past.first + len(past.plans), clock.elapsed())
         self._messages: queue.SimpleQueue[tuple[Channel, FromTask]] = queue.SimpleQueue()
         self._reception = Reception(placer.host, self._serve)
@@ -180,6 +182,8 @@ class ContinuousLoop:
         self._broken: Exception | None = None
         """What a sink has raised that shows rows early."""
         self.over = False
+        self.pid: int | None = None
+        """The process that the task was last in."""
         self.on_progress: Callable[[dict[str, Any]], None] = lambda _: None
 
     @property
@@ -281,6 +285,7 @@ class ContinuousLoop:
             {operator: tuple(kept) for operator, kept in behind.chain.items()},
             dict(behind.turns),
             self._pace.checkpoint_every,
+            self._plain,
         )
         self._task = self._placer.place(orders, self._reception.address)
 
@@ -420,7 +425,8 @@ class ContinuousLoop:
                 self._ended = message
             case Failed():
                 raise self._error(message)
-            case Hello():
+            case Hello(_, pid):
+                self.pid = pid
                 self._ask_again()
 
     def _error(self, failed: Failed) -> RunError:

@@ -10,6 +10,7 @@ from anabranch.epoch.machine import Known
 from anabranch.ids import Offset, Partition
 from anabranch.observe.facts import SourceFacts
 from anabranch.program.operators.edges import Read
+from anabranch.runtime.continuous.plain_python import PlainPython
 from anabranch.runtime.deployment import Deployment
 from anabranch.runtime.payload import Chain
 from anabranch.state.envelope import Json
@@ -39,6 +40,10 @@ class Orders:
     """By stage and partition, how much of the round is over in which slices are written anew."""
     checkpoint_every: float
     """Seconds."""
+    plain: PlainPython
+    """What is done by evaluators."""
+    tasks: bytes | None = None
+    """For them, pickled by whoever places the task; None: there are none, all is done here."""
 
 
 # From the task

@@ -21,11 +21,16 @@ import polars as pl
 from anabranch.clock import Clock
 from anabranch.connectors.base import Interruption, Sink
 from anabranch.engine.core import Core
+from anabranch.engine.evaluators import Evaluators
+from anabranch.engine.interpreter import free_threaded
 from anabranch.engine.resident import (
+    Barrier,
     Beginning,
     Epoch,
     EpochToRead,
     Heads,
+    Here,
+    Places,
     Program,
     TaskFailedError,
     fragments_of,
@@ -52,8 +57,9 @@ from anabranch.runtime.continuous.messages import (
     Told,
     Totals,
 )
+from anabranch.runtime.continuous.plain_python import Divided
 from anabranch.runtime.continuous.sources import Sources
-from anabranch.runtime.continuous.writer import Writer, restored
+from anabranch.runtime.continuous.writer import Writer, restore
 from anabranch.runtime.offers import offer_of
 from anabranch.scheduling.last_in_pipeline import last_in_pipeline
 from anabranch.state.envelope import Json
@@ -160,9 +166,10 @@ class ResidentTask:
             deployment.links,
             deployment.owners,
         )
-        states = restored(program, store, orders.chain)
-        known = orders.known
-        works = works_of(program, Beginning(known.times, orders.first, known.rows, states))
+        self._evaluators, known = self._started(), orders.known
+        beginning = Beginning(known.times, orders.first, known.rows)
+        works = works_of(program, beginning, self._places(program))
+        restore(program, works, store, orders.chain)
         assert isinstance(works[0], Heads)
         self._times = works[0].times
         """Of each source, behind the last epoch that was read."""
@@ -179,6 +186,18 @@ class ResidentTask:
         """Epochs that may be on their way: more would wait in queues instead of in the source."""
         core = Core(works, self._leave)
         self._threads = Threads(core, last_in_pipeline, workers, clock, size=lambda _: 1)
+
+    def _started(self) -> Evaluators | None:
+        tasks = self._orders.tasks
+        if tasks is None or not self._orders.plain or free_threaded():
+            return None
+        return Evaluators(self._deployment.lanes, tasks)
+
+    def _places(self, program: Program) -> Places:
+        here = Here(program)
+        if self._evaluators is None:
+            return here
+        return Divided(here, self._evaluators, self._orders.plain)
 
     # The whole
 
@@ -200,6 +219,8 @@ class ResidentTask:
         finally:
             self._threads.close()
             self._writer.shutdown(wait=True)
+            if self._evaluators is not None:
+                self._evaluators.close()
         self._channel.finish()
         receiving.join(HEARD_S)  # until the driver has heard all, and closes
 
@@ -329,21 +350,21 @@ class ResidentTask:
         asked.barrier = self._log.committed < self._log.cut
         return asked.barrier
 
-    def _cut(self, name: str, offer: Offer, now: float, *, barrier: bool = False) -> None:
+    def _cut(self, name: str, offer: Offer, now: float, barrier: Barrier | None = None) -> None:
         """Cut an epoch, and tell of it before anything of it can be shown."""
         epoch, asked = self._log.cut, self._asked
         plan = self._sources.plan(epoch, name, offer, self._deployment.lanes)
-        self._channel.send(Planned(plan, barrier))
-        if asked.deadly == name and not barrier:
+        self._channel.send(Planned(plan, barrier is not None))
+        if asked.deadly == name and barrier is None:
             asked.doomed = epoch
-        self._add(name, offer, now, barrier=barrier)
+        self._add(name, offer, now, barrier)
         match None if offer.empty else self._sources.interruption(name, offer):
             case Interruption("end"):
                 asked.stop = True
             case Interruption("wait", seconds):
                 self._sources.pause(name, now + seconds)
 
-    def _add(self, name: str, offer: Offer, now: float, *, barrier: bool = False) -> None:
+    def _add(self, name: str, offer: Offer, now: float, barrier: Barrier | None = None) -> None:
         splits = self._sources.take(name, offer)
         number = self._deployment.number(name)
         self._log.cut += 1
@@ -365,7 +386,7 @@ class ResidentTask:
             return
         self._barrier.append(_Barrier(log.before_barrier, log.cut, self._sources.positions()))
         log.before_barrier = log.cut + 1
-        self._cut(*self._sources.nothing(), now, barrier=True)
+        self._cut(*self._sources.nothing(), now, self._states.barrier())
 
     # What leaves
 
@@ -380,7 +401,7 @@ class ResidentTask:
                 left.given += rows.height
                 self._give(name, output.sink, rows, epoch.number)
         left.count(source, epoch, self._clock.elapsed() - epoch.read.at)
-        if epoch.read.barrier:
+        if epoch.read.barrier is not None:
             self._left = _Left()
             barrier = self._barrier.popleft()
             self._writing.append(self._writer.submit(self._write_down, barrier, epoch, left))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import uuid4
 
 import polars as pl
 
-from anabranch.engine.resident import Changed, Epoch, Program
+from anabranch.engine.core import Work
+from anabranch.engine.resident import Barrier, Changed, Epoch, Program, StageWork
 from anabranch.ids import Marks
-from anabranch.kernels.lane_task import LaneState
 from anabranch.runtime.deployment import Deployment
 from anabranch.runtime.payload import Chain
 from anabranch.state.chain import due
@@ -60,8 +61,24 @@ class Writer:
         """Go on with rounds where they were."""
         self._deployment, self._program, self._store = deployment, program, store
         self._versions: dict[tuple[int, int], str] = {}
+        self._due: dict[tuple[int, int], tuple[int, ...]] = {}
+        """By stage and partition, the slices that are written anew at the barrier under way."""
         self.turns = dict(turns)
         """By stage and partition, how much of its round is over."""
+
+    def barrier(self) -> Barrier:
+        """What is wanted of partitions at the next barrier."""
+        all_, found = range(self._deployment.owners.slices), dict[tuple[int, int], Any]()
+        self._due = {}
+        for stage in range(len(self._program.stages)):
+            for partition in range(self._program.partitions_of(stage)):
+                place, mine = (stage, partition), self._program.slices_of(stage, partition)
+                turn = self.turns.get(place, 0.0)
+                self.turns[place] = (turn + 1 / ROUND) % 1
+                if slices := due(sorted(all_ if mine is None else mine), turn, ROUND):
+                    self._due[place] = tuple(slices)
+                    found[place] = None if mine is None else frozenset(slices)
+        return found
 
     def write(self, epoch: Epoch, first: int) -> Written:
         """Write what has changed from an epoch on up to the one of a barrier."""
@@ -78,13 +95,8 @@ class Writer:
     ) -> Iterator[Delta]:
         """A delta of each operator, and all that there is of the slices whose turn it is."""
         stage, partition = place
-        mine = self._program.slices_of(stage, partition)
         version, parent = uuid4().hex, self._versions.get(place)
         self._versions[place] = version
-        turn = self.turns.get(place, 0.0)
-        all_ = range(self._deployment.owners.slices)
-        compact = due(sorted(all_ if mine is None else mine), turn, ROUND)
-        self.turns[place] = (turn + 1 / ROUND) % 1
 
         def file(operator: str, rows: pl.DataFrame, slices: tuple[int, ...] | None) -> Delta:
             return Delta(
@@ -103,24 +115,22 @@ class Writer:
 
         for operator, rows in changed.deltas.items():
             yield file(operator, rows, None)
-        if compact:
-            whole = changed.state.whole(None if mine is None else frozenset(compact))
-            for operator, rows in whole.items():
-                yield file(operator, rows, tuple(compact))
+        for operator, rows in changed.whole.items():
+            yield file(operator, rows, self._due[place])
 
 
-def restored(program: Program, store: Store, chain: Chain) -> dict[tuple[int, int], LaneState]:
-    """The states that files make, by stage and partition."""
-    found = {}
-    for stage, (task, _) in enumerate(program.stages):
+def restore(program: Program, works: Sequence[Work], store: Store, chain: Chain) -> None:
+    """Have operators begin with the states that files make."""
+    for work in works:
+        if not isinstance(work, StageWork):
+            continue
+        task, _ = program.stages[work.number]
         parts = {name: chain[name] for name in task.operators if name in chain}
         if not parts:
             continue
-        for partition in range(program.partitions_of(stage)):
-            slices = program.slices_of(stage, partition)
-            frames = {name: read_state(store, files, slices) for name, files in parts.items()}
-            found[stage, partition] = task.restore(frames)
-    return found
+        for partition, home in enumerate(work.homes):
+            slices = program.slices_of(work.number, partition)
+            home.restore({name: read_state(store, part, slices) for name, part in parts.items()})
 
 
 def _watermark(marks: Marks) -> int | None:
