@@ -1,8 +1,19 @@
-"""The continuous engine: figures 8 to 14 of Prasaad et al. 2018, in virtual time.
+"""The continuous engine: latencies and rates on Spark; figures 8 to 14 of Prasaad et al. 2018.
 
-    ./x bench continuous                    # all figures, about two minutes
-    ./x bench continuous figure-8           # one of them; --save for results files of its own
-    ./x bench continuous --quick            # a look, less than half a minute
+    ./x bench continuous                    # all of it
+    ./x bench continuous 'vector-*'         # some of it; --save for results files of its own
+    ./x bench continuous 'figure-*'         # the figures, about two minutes
+    ./x bench continuous --quick            # a look
+
+`vector-200k`, `python-50k`: rows that become due at this rate, through five operators on Spark,
+local[2], two workers; latency from when a row is due until the driver's sink has seen it, of all
+rows behind the first seconds. The source's rows are made by the task itself, on the same two cores.
+`vector-highest`, `python-highest`: the highest rate at which the median latency of the last third
+of rows stays below 0.2 s, found from what a backlog gives, down by a tenth at a time. `bare loop`:
+the same function over the same records in one process, without anything else. `work-*`: a backlog
+through one operator that takes about so long a record, with two evaluators beside one.
+
+The figures, in virtual time:
 
 First the operators of five TPCx-BB queries are measured, in one thread (case `operators`: what a
 tuple costs, how many come of one, what going on in order costs a tuple of the input; SL stateless,
@@ -32,7 +43,7 @@ import time
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from bench.continuous import figures, on_threads
+from bench.continuous import figures, on_threads, resident
 from bench.harness.report import Row
 from bench.harness.stand import Stand
 from bench.kernels import single
@@ -56,12 +67,16 @@ NOTES = (
         "decisions/0023 says which figures hold."
     ),
 )
-CHOICES = ("figure-*", on_threads.NAME)
+CHOICES = (*resident.NAMES, "figure-*", on_threads.NAME)
 
 
 def measure(stand: Stand) -> list[Row]:
-    """In a process of its own, with one thread."""
-    return single.measured(__name__, stand)
+    """Programs on Spark first; the figures in a process of their own, with one thread."""
+    names = stand.settings.cases
+    programs = [each for each in resident.NAMES if not names or _asked(each, names)]
+    rows = resident.cases(stand, programs) if programs else []
+    figured = chosen(names) or on_threads.NAME in names
+    return [*rows, *(single.measured(__name__, stand) if figured else [])]
 
 
 def cases(stand: Stand) -> list[Row]:
@@ -79,4 +94,8 @@ def chosen(names: tuple[str, ...]) -> list[str]:
     >>> chosen(("figure-1[01]",))
     ['figure-10', 'figure-11']
     """
-    return [each for each in figures.NAMES if not names or any(fnmatchcase(each, n) for n in names)]
+    return [each for each in figures.NAMES if not names or _asked(each, names)]
+
+
+def _asked(name: str, names: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, each) for each in names)

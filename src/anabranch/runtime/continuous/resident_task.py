@@ -40,6 +40,7 @@ from anabranch.engine.threads import Threads
 from anabranch.epoch.machine import Known
 from anabranch.epoch.protocol import Offer
 from anabranch.runtime.continuous.channel import Channel, ChannelClosed
+from anabranch.runtime.continuous.epoch_size import EpochSize
 from anabranch.runtime.continuous.messages import (
     CatchUp,
     CaughtUp,
@@ -177,6 +178,7 @@ class ResidentTask:
         self._states = Writer(deployment, program, store, orders.turns)
         self._log, self._asked = _Log.at(orders.first), _Asked()
         self._left, self._barrier = _Left(), deque[_Barrier]()
+        self._size = EpochSize()
         self._inbox: deque[FromDriver] = deque()
         self._wake, self._orphaned = threading.Event(), False
         self._writing: deque[Future[None]] = deque()
@@ -315,7 +317,7 @@ class ResidentTask:
             if self._log.cut - self._log.gone >= self._room:
                 caught_up = False
                 break
-            offer = self._sources.look(name, now)
+            offer = self._sources.look(name, now, self._size)
             caught_up &= not offer.more
             if not self._sources.brings(name, offer):
                 continue
@@ -400,7 +402,9 @@ class ResidentTask:
             if rows is not None and rows.height:
                 left.given += rows.height
                 self._give(name, output.sink, rows, epoch.number)
-        left.count(source, epoch, self._clock.elapsed() - epoch.read.at)
+        seconds = self._clock.elapsed() - epoch.read.at
+        left.count(source, epoch, seconds)
+        self._size = self._size.learn(epoch.rows, seconds)
         if epoch.read.barrier is not None:
             self._left = _Left()
             barrier = self._barrier.popleft()

@@ -7,16 +7,15 @@ from typing import Any
 
 from anabranch.connectors.base import Interruption
 from anabranch.epoch.protocol import Offer
+from anabranch.epoch.row_limit import RowLimit
 from anabranch.epoch.watermarks import SourceTime
 from anabranch.observe.facts import Look, SourceFacts
 from anabranch.program.operators.edges import Read
+from anabranch.runtime.continuous.epoch_size import EpochSize
 from anabranch.runtime.continuous.messages import Orders, Positions
 from anabranch.runtime.continuous.sequencer import Sequenced, in_turn
 from anabranch.runtime.intake import Intake
 from anabranch.state.layout import EpochPlan
-
-MOST_ROWS = 1 << 15
-"""Of a partition in one epoch: a backlog is worked off in pieces that leave soon."""
 
 
 class Sources:
@@ -30,7 +29,7 @@ class Sources:
                 read.source.recall(orders.memory[name])
         known = orders.known
         self._intakes = {
-            name: Intake(read, MOST_ROWS, known.positions.get(name))
+            name: Intake(read, None, known.positions.get(name))
             for name, read in self._reads.items()
         }
         self._known = {
@@ -51,9 +50,9 @@ class Sources:
         names = in_turn({name: times[name].watermark for name in self._reads})
         return (name for name in names if not self._known[name].at_end)
 
-    def look(self, name: str, now: float) -> Offer:
+    def look(self, name: str, now: float, size: EpochSize) -> Offer:
         """What the next epoch of a source could hold."""
-        offer = self._intakes[name].look(now)
+        offer = self._intakes[name].look(now, RowLimit(size.rows))
         self._looks[name] = self._looks[name].then(offer, now)
         return offer
 

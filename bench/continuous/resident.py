@@ -1,0 +1,311 @@
+"""Programs at work with the trigger `ab.continuous`, on Spark, beside Structured Streaming.
+
+`vector`: five operators, of which one keeps state by key in columns: filter, columns, the last four
+rows of each key, columns, filter. `python`: the same with plain Python in the middle, a `process`
+that counts. Rows are seen on the driver, in order, before their commit.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+import anabranch as ab
+from anabranch.spark.session import spark_context
+from bench.continuous.due import Due, Latencies
+from bench.harness.report import Row
+from bench.harness.stand import Stand
+from bench.harness.statistics import Metric, bare, compared
+
+NAMES = (
+    "vector-200k",
+    "vector-highest",
+    "python-50k",
+    "python-highest",
+    "work-1us-polars",
+    "work-10us-polars",
+    "work-100us-polars",
+    "work-1000us-polars",
+    "work-1us-python",
+    "work-10us-python",
+    "work-100us-python",
+    "work-1000us-python",
+)
+CORES = 2
+OUT = {"n": pl.Int64, "k": pl.Int64, "due": pl.Int64, "m": pl.Int64}
+SUSTAINED_S = 0.2
+"""A rate is sustained if the median latency of the last third of rows is below this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How long runs are, in seconds."""
+
+    warm: float = 4.0
+    """Not counted."""
+    counted: float = 8.0
+    backlog: float = 4.0
+    """About how long a backlog takes that is worked off."""
+
+
+FULL, QUICK, TINY = Scale(), Scale(2.0, 3.0, 1.5), Scale(0.3, 0.5, 0.2)
+
+
+def counted(record: dict[str, Any], state: Any) -> Iterator[dict[str, Any]]:
+    """Plain Python with state: how many records of a key there were."""
+    state.value = (state.value or 0) + 1
+    yield {**record, "m": state.value}
+
+
+def vector(source: Due, sink: Latencies) -> ab.Program:
+    """Five operators on columns."""
+    program = ab.Program("vector")
+    (
+        program.read(source, name="in", event_time="due", time_unit="us")
+        .filter(pl.col("n") % 100 != 99)
+        .with_columns(m=pl.col("n") * 3 + 1)
+        .window(ab.rows(4, step=1), by="k")
+        .agg(n=ab.last("n"), due=ab.last("due"), m=ab.sum("m"))
+        .with_columns(m=pl.col("m") // 4)
+        .filter(pl.col("m") >= 0)
+        .write(sink, name="out")
+    )
+    return program
+
+
+def python(source: Due, sink: Latencies) -> ab.Program:
+    """Five operators, one of them plain Python with state."""
+    program = ab.Program("python")
+    (
+        program.read(source, name="in")
+        .filter(pl.col("n") % 100 != 99)
+        .with_columns(m=pl.col("n") * 3 + 1)
+        .key_by("k")
+        .process(counted, out=OUT)
+        .with_columns(m=pl.col("m") * 2)
+        .filter(pl.col("m") >= 0)
+        .write(sink, name="out")
+    )
+    return program
+
+
+def busy(micros: float) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """A function that keeps the interpreter busy for so long."""
+
+    def work(record: dict[str, Any]) -> dict[str, Any]:
+        import time
+
+        end = time.perf_counter() + micros / 1e6
+        while time.perf_counter() < end:
+            pass
+        return {**record, "m": 1}
+
+    return work
+
+
+def busy_python(micros: float) -> Callable[[Due, Latencies], ab.Program]:
+    """One operator of plain Python that takes so long a record."""
+
+    def make(source: Due, sink: Latencies) -> ab.Program:
+        program = ab.Program("busy-python")
+        read = program.read(source, name="in")
+        read.map(busy(micros), out=OUT).write(sink, name="out")
+        return program
+
+    return make
+
+
+def busy_polars(micros: float, per_item: float) -> Callable[[Due, Latencies], ab.Program]:
+    """One operator on columns that takes about so long a record: sums of as many numbers."""
+    items = max(1, int(micros / 1e6 / per_item))
+
+    def make(source: Due, sink: Latencies) -> ab.Program:
+        program = ab.Program("busy-polars")
+        sums = pl.int_ranges(pl.col("n"), pl.col("n") + items).list.sum()
+        program.read(source, name="in").with_columns(m=sums).write(sink, name="out")
+        return program
+
+    return make
+
+
+Make = Callable[[Due, Latencies], ab.Program]
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Spark, and how long to run."""
+
+    stand: Stand
+    sc: Any
+    scale: Scale
+
+    def ran(self, make: Make, rows: int, rate: float | None, workers: int = CORES) -> Ran:
+        """A program over so many rows, to its end."""
+        sink = Latencies()
+        with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as home:
+            # The first second is Spark's: the task is placed, and loads what it needs.
+            begin = time.time() + (1.0 if rate is not None else 0.0)
+            source = Due(rows, rate, begin)
+            query = make(source, sink).start(
+                self.sc,
+                trigger=ab.continuous("5 ms", "2 s"),
+                checkpoint=Path(home) / "checkpoint",
+                parallelism=workers,
+            )
+            query.await_termination()
+        return Ran(begin, rows, sink)
+
+    def at_rate(self, make: Make, rate: float) -> Ran:
+        """A program whose rows come at a rate, for as long as one is counted."""
+        seconds = self.scale.warm + self.scale.counted
+        return self.ran(make, int(seconds * rate), rate)
+
+    def latencies(self, name: str, make: Make, rate: float) -> list[Row]:
+        """Of all rows that were due when it had warmed up."""
+        found: dict[str, list[float]] = {"latency_p50": [], "latency_p99": []}
+        runs = self.stand.settings.runs
+        self.stand.progress.begin(name, runs)
+        for _ in range(runs):
+            ran = self.at_rate(make, rate)
+            seconds = ran.counted(self.scale)
+            found["latency_p50"].append(float(np.quantile(seconds, 0.5)) * 1e3)
+            found["latency_p99"].append(float(np.quantile(seconds, 0.99)) * 1e3)
+            self.stand.progress.step("continuous")
+        return [
+            bare(Metric(name, metric, "ms"), "continuous", values)
+            for metric, values in found.items()
+        ]
+
+    def highest(self, make: Make, guess: float) -> float:
+        """The highest rate that is sustained: from what a backlog gives, down until it holds."""
+        rows = int(guess * self.scale.backlog)
+        ran = self.ran(make, rows, None)
+        rate = ran.throughput
+        while not self.at_rate(make, rate).sustained(self.scale):
+            rate *= 0.9
+        return rate
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A run that is over."""
+
+    begin: float
+    rows: int
+    sink: Latencies
+
+    def counted(self, scale: Scale) -> np.ndarray[Any, Any]:
+        """The latencies of rows that were due when it had warmed up, in seconds."""
+        low = self.begin + scale.warm
+        return self.sink.between(low, low + scale.counted)
+
+    def sustained(self, scale: Scale) -> bool:
+        """Whether it kept up."""
+        end = self.begin + scale.warm + scale.counted
+        last = self.sink.between(end - scale.counted / 3, end + 1)
+        return bool(len(last)) and float(np.median(last)) < SUSTAINED_S
+
+    @property
+    def throughput(self) -> float:
+        """Rows a second between the first and the last that were seen."""
+        took = self.sink.last_at - self.sink.first_at
+        first = len(self.sink.due[0])
+        return (self.sink.rows - first) / took if took > 0 else float(self.sink.rows)
+
+
+def cases(stand: Stand, names: list[str], scale: Scale | None = None) -> list[Row]:
+    """The cases that are asked for, on one Spark."""
+    attached = spark_context(master=f"local[{CORES}]", app_name="bench continuous")
+    try:
+        ground = Ground(stand, attached.sc, scale or (QUICK if stand.settings.quick else FULL))
+        return [row for name in names for row in _case(ground, name)]
+    finally:
+        attached.stop()
+
+
+def _case(ground: Ground, name: str) -> list[Row]:
+    match name.split("-"):
+        case ["vector", "200k"]:
+            return ground.latencies(name, vector, 200_000)
+        case ["python", "50k"]:
+            return ground.latencies(name, python, 50_000)
+        case ["vector", "highest"]:
+            return _highest(ground, name, vector, 600_000)
+        case ["python", "highest"]:
+            return [*_highest(ground, name, python, 120_000), *_loop(ground, name)]
+        case ["work", micros, kind]:
+            return _speed_up(ground, name, float(micros.removesuffix("us")), kind)
+    message = f"no case {name!r}"
+    raise ValueError(message)
+
+
+def _highest(ground: Ground, name: str, make: Make, guess: float) -> list[Row]:
+    runs = ground.stand.settings.runs
+    ground.stand.progress.begin(name, runs)
+    found = []
+    for _ in range(runs):
+        found.append(ground.highest(make, guess))
+        ground.stand.progress.step("continuous")
+    return [bare(Metric(name, "throughput", "rows/s"), "continuous", found)]
+
+
+def _loop(ground: Ground, name: str) -> list[Row]:
+    """The bare loop: the same function over the same records, on one core, without anything."""
+    rows = 50_000 if ground.stand.settings.quick else 300_000
+    records = Due(rows, None, 0.0).frame((0, rows)).rows(named=True)
+
+    def run() -> None:
+        states: dict[int, _State] = {}
+        out = []
+        for record in records:
+            if record["n"] % 100 == 99:
+                continue
+            given = {**record, "m": record["n"] * 3 + 1}
+            state = states.setdefault(record["k"], _State())
+            for made in counted(given, state):
+                made["m"] *= 2
+                if made["m"] >= 0:
+                    out.append(made)
+
+    samples = ground.stand.race(name, {"bare loop": ground.stand.throughput(rows, run)})
+    return compared(Metric(name, "throughput", "rows/s"), samples, [])
+
+
+class _State:
+    value: Any = None
+
+
+def _speed_up(ground: Ground, name: str, micros: float, kind: str) -> list[Row]:
+    """Throughput of a backlog with two evaluators beside one."""
+    make = busy_python(micros) if kind == "python" else busy_polars(micros, _per_item())
+    rows = max(400, int(min(300_000, ground.scale.backlog * 1e6 / (micros + 5))))
+    contenders = {
+        system: _throughput(ground, make, rows, workers)
+        for system, workers in {"one evaluator": 1, "two evaluators": 2}.items()
+    }
+    samples = ground.stand.race(name, contenders)
+    metric = Metric(name, "throughput", "rows/s")
+    return compared(metric, samples, [("two evaluators", "one evaluator")])
+
+
+def _throughput(ground: Ground, make: Make, rows: int, workers: int) -> Callable[[], float]:
+    return lambda: ground.ran(make, rows, None, workers).throughput
+
+
+def _per_item() -> float:
+    """Seconds that Polars takes for one number of a sum, here and now."""
+    frame, items = pl.DataFrame({"n": range(50)}), 20_000
+    sums = pl.int_ranges(pl.col("n"), pl.col("n") + items).list.sum()
+    took = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        frame.select(sums)
+        took.append(time.perf_counter() - begin)
+    return min(took) / (50 * items)
