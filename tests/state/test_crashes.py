@@ -8,6 +8,7 @@ import random
 
 import pytest
 
+from anabranch.errors import RunError
 from anabranch.simulate.store import SimulatedCrash, SimulatedStore
 from tests.state import workload
 
@@ -137,3 +138,25 @@ def test_plans_of_several_epochs_may_be_one_file_wherever_commits_end(together, 
         world.crash(call, MOMENTS[call % 3], seed)
         world.master(group=1 + call % 4, together=1 + call % 2).run()
         workload.check_finished(world.store, world.sink, world.witness)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("together", [1, 2, 5])
+@pytest.mark.parametrize("seed", [None, 1])
+def test_plans_may_be_folded_when_they_are_committed(together, seed):
+    """Of all epochs of a commit in one file, whoever planned them; none else is left of them."""
+    for call in range(1, CALLS + 12):
+        world = World(together=together, group=1 + call % 3, fold=True)
+        world.crash(call, MOMENTS[call % 3], seed)
+        world.master(group=1 + call % 4, together=1 + call % 2, fold=call % 3 > 0).run()
+        workload.check_finished(world.store, world.sink, world.witness)
+
+
+def test_what_is_not_next_to_be_committed_is_not_folded():
+    world = World(together=3)
+    master = world.master()
+    master.open()
+    master.plan(0, 0)
+
+    with pytest.raises(RunError, match="does not allow this: folding the plans of epochs 1 to 2"):
+        master.commits.fold(master.plans[1], master.plans[2])

@@ -164,6 +164,19 @@ def test_plans_of_several_epochs_are_one_file():
     assert {PLAN.path} == {plan.path for plan in found}
 
 
+def test_a_file_of_many_plans_may_say_up_to_where_it_goes():
+    behind = [replace(PLAN, epoch=epoch) for epoch in (5, 6)]
+    first = replace(PLAN, last=6)
+
+    found = EpochPlan.all_from_bytes("file", first.to_bytes(behind))
+
+    assert (first, *(replace(each, file=4, last=6) for each in behind)) == found
+    assert {"epochs/0000000004-0000000006_2.plan"} == {plan.path for plan in found}
+    wrong = resealed(first.to_bytes(behind), lambda content: content.update(last=7))
+    with pytest.raises(CheckpointError, match="it ends with epoch 6 and says 7"):
+        EpochPlan.all_from_bytes("file", wrong)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -59,11 +59,13 @@ class Witness:
 class Master:
     """A driver: opens, runs again what was planned, plans, stages, commits, publishes."""
 
-    def __init__(self, store, sink, witness, *, group=GROUP, keep=KEEP, name="master", together=1):
+    def __init__(
+        self, store, sink, witness, *, group=GROUP, keep=KEEP, name="master", together=1, fold=False
+    ):
         self.store, self.sink, self.witness = store, sink, witness
         self.commits = Commits(store, {"out": sink}, CommitMachine(keep=keep))
         self.name = name
-        self.group, self.together = group, together
+        self.group, self.together, self.fold = group, together, fold
 
     def run(self):
         self.open()
@@ -109,8 +111,12 @@ class Master:
             deltas={"sum": {lane: self.delta(last, lane) for lane in (0, 1)}},
             staged={"out": tuple(staged)},
         )
+        if self.fold:
+            self.commits.fold(*(self.plans[epoch] for epoch in range(first, last + 1)))
+            self.commits._machine.validate()
         sealed = self.commits.commit(commit)
         self.commits._machine.validate()
+        assert not self.fold or len(sealed.plans) == 1
         assert (first, last) == (sealed.first, sealed.last)
         for epoch in range(first, last + 1):
             assert epoch not in self.witness.committed, f"epoch {epoch} committed twice"

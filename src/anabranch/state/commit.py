@@ -8,7 +8,8 @@ A run takes the next lease, reads, and makes a commit without epochs: with it th
 every older run, since commits are numbered and each number is made once. Then:
 
 - *Describe*: what the program keeps state for, before its first epoch, for those who go on later.
-- *Plan*: an epoch's work starts when its plan, and those before it, are durable.
+- *Plan*: an epoch's work starts when its plan, and those before it, are durable. Plans of many
+  epochs that are about to be committed may be folded into one file.
 - *Commit*: groups of consecutive epochs in order, one being written at a time, any number waiting.
   Each looks for a newer lease before, to stop in time, and after: the file of a number could be
   made again once a newer run has let go of it, but not without seeing that run's lease.
@@ -60,6 +61,7 @@ from anabranch.state.protocol import (
     Failed,
     Fenced,
     FindMetadata,
+    Fold,
     Halt,
     IllegalMove,
     LeaseCreated,
@@ -156,6 +158,8 @@ class CommitMachine:
         self._doubt: CheckpointError | None = None
         self._unwritten: set[int] = set()
         """The first epochs of files of plans that are being written."""
+        self._folded: dict[str, int] = {}
+        """Files of plans that are in others too, each with the epoch whose commit says so."""
         self._planned = self._started = self._proposed = self._committed = -1
         self._queue: deque[Commit] = deque()
         self._writing: tuple[Commit, Step] | None = None
@@ -375,6 +379,22 @@ class CommitMachine:
         self._unwritten.add(first.epoch)
         return [WritePlan(first, tuple(replace(each, file=first.epoch) for each in following))]
 
+    def _fold(self, event: Fold) -> list[Command]:
+        """Have one file instead of many; those go when it is committed which one counts."""
+        plans = [replace(self._own(each), file=None) for each in (event.plan, *event.following)]
+        first, last = plans[0].epoch, plans[-1].epoch
+        if first != self._proposed + 1 or last > self._started or self._unwritten:
+            what = f"folding the plans of epochs {first} to {last}"
+            what += f" when {self._proposed} is proposed and {self._started} started"
+            raise self._illegal(what)
+        behind = tuple(replace(each, file=first, last=last) for each in plans[1:])
+        head = replace(plans[0], last=last)
+        for each in (head, *behind):
+            self._folded[self._plans[each.epoch]] = last
+            self._plans[each.epoch] = head.path
+        self._unwritten.add(first)
+        return [WritePlan(head, behind)]
+
     def _own(self, plan: EpochPlan) -> EpochPlan:
         assert self._run is not None
         return replace(plan, run=self._run)
@@ -494,7 +514,16 @@ class CommitMachine:
             for epoch, messages in entries:
                 self._outbox.put(commit.number, sink, epoch, messages)
         following = self._write_next(self._queue.popleft()) if self._queue else []
-        return [*following, *self._pump(), *self._retain()]
+        # A file of an older run may have plans of epochs that are still to come.
+        needed = set(self._plans.values())
+        gone = tuple(
+            path
+            for path, last in self._folded.items()
+            if last <= commit.last and path not in needed
+        )
+        self._folded = {path: at for path, at in self._folded.items() if path not in gone}
+        folded = [Delete(gone)] if gone else []
+        return [*following, *self._pump(), *folded, *self._retain()]
 
     def _advance(self, before: Step, after: Step) -> Commit:
         if self._writing is None or self._writing[1] is not before:
@@ -607,6 +636,7 @@ class CommitMachine:
         (Phase.OPEN, DescriptionWritten): _description_written,
         (Phase.OPEN, DescriptionRefused): _description_refused,
         (Phase.OPEN, Plan): _plan,
+        (Phase.OPEN, Fold): _fold,
         (Phase.OPEN, PlanWritten): _plan_written,
         (Phase.OPEN, PlanRefused): _plan_refused,
         (Phase.OPEN, Propose): _propose,

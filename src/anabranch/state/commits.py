@@ -45,6 +45,7 @@ from anabranch.state.protocol import (
     Event,
     Failed,
     FindMetadata,
+    Fold,
     Halt,
     LeaseCreated,
     LeaseRefused,
@@ -132,6 +133,10 @@ class Commits:
     def plan(self, plan: EpochPlan, *following: EpochPlan) -> None:
         """Write down what an epoch will read, and maybe those behind it; then they may be read."""
         self._run(Plan(plan, following))
+
+    def fold(self, plan: EpochPlan, *following: EpochPlan) -> None:
+        """Have the plans of all epochs that are committed next in one file, instead of many."""
+        self._run(Fold(plan, following))
 
     def commit(self, commit: Commit) -> Commit:
         """Commit a group of epochs that are done; returns it as it was written."""

@@ -4,6 +4,7 @@
     lease/<n>                       run n has begun; the highest n owns the directory
     program/<n>                     what run n keeps state for (see `description`)
     epochs/<epoch>_<run>.plan       written ahead: what the epoch will read, and maybe others
+    epochs/<first>-<last>_<run>.plan    the same, of several such files, written when committed
     tables/<lookup>/<n>_<run>.arrow a version of a lookup's table; plans name those that hold
     state/<operator>/
       <epoch>_<run>_<lane>_<id>.delta   what a lane changed, up to that epoch
@@ -58,7 +59,7 @@ PROGRAMS, TABLES = "program/", "tables/"
 _LONGEST_NAME = 120
 _NUMBER = re.compile(r"[0-9]{10,19}")
 _TABLE = re.compile(r"tables/[^/]+/[0-9]{10,19}_([0-9]+)\.arrow")
-_PLAN = re.compile(r"epochs/([0-9]{10,19})_([0-9]+)\.plan")
+_PLAN = re.compile(r"epochs/([0-9]{10,19})(?:-[0-9]{10,19})?_([0-9]+)\.plan")
 _DELTA = re.compile(r"state/([^/]+)/([0-9]{10,19})_([0-9]+)_([0-9]+)_([0-9A-Za-z-]+)\.(delta|snap)")
 
 
@@ -80,13 +81,14 @@ def program_path(run: int) -> str:
     return f"{PROGRAMS}{run:010d}"
 
 
-def plan_path(epoch: int, run: int) -> str:
-    """Where a run plans an epoch.
+def plan_path(epoch: int, run: int, last: int | None = None) -> str:
+    """Where a run plans an epoch; or where it has put plans of many epochs together.
 
-    >>> plan_path(12, 3)
-    'epochs/0000000012_3.plan'
+    >>> plan_path(12, 3), plan_path(12, 3, last=99)
+    ('epochs/0000000012_3.plan', 'epochs/0000000012-0000000099_3.plan')
     """
-    return f"{PLANS}{epoch:010d}_{run}.plan"
+    up_to = "" if last is None else f"-{last:010d}"
+    return f"{PLANS}{epoch:010d}{up_to}_{run}.plan"
 
 
 def table_path(lookup: str, number: int, run: int) -> str:
@@ -177,8 +179,8 @@ def number_of(path: str) -> int | None:
 def plan_of(path: str) -> tuple[int, int] | None:
     """The epoch and run in a plan's name; None: it is no plan.
 
-    >>> plan_of("epochs/0000000012_3.plan")
-    (12, 3)
+    >>> plan_of("epochs/0000000012_3.plan"), plan_of("epochs/0000000012-0000000099_3.plan")
+    ((12, 3), (12, 3))
     """
     found = _PLAN.fullmatch(path)
     return (int(found[1]), int(found[2])) if found else None
@@ -272,8 +274,9 @@ class EpochPlan:
     `memory` are JSON values of the source's; `lanes` and `owners` (the version of the
     configuration) say how wide it was meant to run. `tables` are the versions of lookup tables that
     hold for it, paths by the lookup's name; left out of the file where there are none, as in files
-    of older versions. `run` is filled in by the commit machine, and so is `file`: the epoch that a
-    file is called by which holds this plan behind others; None: its own.
+    of older versions. `run` is filled in by the commit machine, and so are `file`, the epoch that a
+    file is called by which holds this plan behind others (None: its own), and `last`, where the
+    file's name tells that of the last epoch, too.
 
     >>> plan = EpochPlan(epoch=4, source="clicks", offsets={0: (7, 9)})
     >>> EpochPlan.all_from_bytes("epochs/4_1.plan", plan.to_bytes()) == (plan,)
@@ -292,15 +295,20 @@ class EpochPlan:
     tables: Mapping[str, str] = field(default_factory=dict)
     run: int = 0
     file: int | None = None
+    last: int | None = None
 
     @property
     def path(self) -> str:
         """Where this plan is."""
-        return plan_path(self.epoch if self.file is None else self.file, self.run)
+        return plan_path(self.epoch if self.file is None else self.file, self.run, self.last)
 
     def to_bytes(self, following: Sequence[EpochPlan] = ()) -> bytes:
         """The content of a file with this plan and those of the epochs behind it."""
-        more = {"following": [each.told() for each in following]} if following else {}
+        more: dict[str, Json] = {}
+        if following:
+            more["following"] = [each.told() for each in following]
+        if self.last is not None:
+            more["last"] = self.last
         return seal(self.told() | more)
 
     def told(self) -> dict[str, Json]:
@@ -326,11 +334,15 @@ class EpochPlan:
         following = content.pop("following", [])
         if not isinstance(following, list) or not all(isinstance(x, dict) for x in following):
             refuse(path, "key 'following': plans of epochs are expected")
-        first = cls._of(path, content)
-        found = (first, *(replace(cls._of(path, each), file=first.epoch) for each in following))
+        last = content.pop("last", None)
+        first = replace(cls._of(path, content), last=None if last is None else _count(path, last))
+        behind = (cls._of(path, each) for each in following)
+        found = (first, *(replace(each, file=first.epoch, last=first.last) for each in behind))
         for at, each in enumerate(found):
             if (each.epoch, each.run) != (first.epoch + at, first.run):
                 refuse(path, f"epoch {each.epoch} of run {each.run} is out of place")
+        if first.last not in (None, found[-1].epoch):
+            refuse(path, f"it ends with epoch {found[-1].epoch} and says {first.last}")
         return found
 
     @classmethod
@@ -351,6 +363,10 @@ class EpochPlan:
         )
         fields.finish()
         return found
+
+
+def _count(path: str, value: Json) -> int:
+    return Fields(path, {"last": value}).take("last", as_count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,17 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class Fold:
+    """Put the plans of the next epochs to be committed into one file, instead of those they are in.
+
+    They are all that are planned up to the last of these.
+    """
+
+    plan: EpochPlan
+    following: tuple[EpochPlan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Propose:
     """A group of epochs is done, and its deltas and output are there, to be committed."""
 
@@ -196,7 +207,7 @@ class Failed:
     error: AnabranchError
 
 
-Request: TypeAlias = Open | Describe | Plan | Propose | Lost | Close
+Request: TypeAlias = Open | Describe | Plan | Fold | Propose | Lost | Close
 Outcome: TypeAlias = (
     MetadataFound
     | LeasesListed

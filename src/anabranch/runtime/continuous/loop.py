@@ -176,6 +176,8 @@ class ContinuousLoop:
         self._seen = Told(sources, 0)
         self._committed_at: float | None = None
         self._asked, self._stopping = _Asked(), False
+        self._abandoned = self._showing = False
+        """Somebody wants it to end at once; a sink is being shown rows."""
         self._ended: Ended | None = None
         self._failure: str | None = None
         """Why the task was given up, if it was."""
@@ -238,6 +240,7 @@ class ContinuousLoop:
 
     def abandon(self) -> None:
         """End the task; safe from any thread."""
+        self._abandoned = True
         self._placer.cancel()
 
     def rescale(self, lanes: int, reached: Callable[[], None], *, drained: bool = False) -> None:
@@ -315,7 +318,9 @@ class ContinuousLoop:
         while channel is self._channel:
             message = channel.receive()
             if isinstance(message, Shown):
+                self._showing = True
                 self._show(message)
+                self._heard, self._showing = self._clock.elapsed(), False
             else:
                 self._messages.put((channel, message))
 
@@ -348,10 +353,16 @@ class ContinuousLoop:
             self._take(0.0)
             if not self.over:
                 self._over_or_again(self._task)
-        elif self._clock.elapsed() - self._heard > SILENT_S and self._channel is not None:
+        elif self._silent():
             self._failure = f"the resident task has said nothing for {SILENT_S:g} s"
             self._placer.cancel()
             self._heard = self._clock.elapsed()
+
+    def _silent(self) -> bool:
+        """Whether the task has said nothing for too long; while a sink is slow it cannot."""
+        if self._channel is None or self._showing:
+            return False
+        return self._clock.elapsed() - self._heard > SILENT_S
 
     def _over_or_again(self, task: Future[None]) -> None:
         if self._ended is not None:
@@ -360,6 +371,8 @@ class ContinuousLoop:
             else:
                 self._widen(*self._asked.width)
             return
+        if self._abandoned:
+            return  # it will be told to stop
         error = task.exception()
         if error is not None and not isinstance(error, JobFailed):
             raise error
@@ -467,6 +480,9 @@ class ContinuousLoop:
             statistics={COMMITTED_AT: int(self._clock.now() * 1_000_000)},
             undivided=deployment.undivided,
         )
+        plans = [plan for plan in self._behind.plans if plan.epoch <= told.last]
+        if len(plans) > 1:
+            self._commits.fold(*plans)
         sealed = self._commits.commit(commit)
         self._commits.publish()
         starts = _starts(self._behind.plans, told.last)
