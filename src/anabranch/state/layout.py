@@ -186,6 +186,15 @@ def plan_of(path: str) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
+def is_folded(path: str) -> bool:
+    """Whether a file of plans was made of others, for a commit.
+
+    >>> is_folded("epochs/0000000012_3.plan"), is_folded("epochs/0000000012-0000000099_3.plan")
+    (False, True)
+    """
+    return "-" in path
+
+
 @lru_cache(maxsize=1 << 14)  # the same ones are asked for at every commit
 def delta_of(path: str) -> DeltaName | None:
     """What a delta's path says; of a very long operator's name only its beginning. None: no delta.

@@ -28,6 +28,7 @@ from anabranch.state.layout import (
     EpochPlan,
     commit_path,
     delta_of,
+    is_folded,
     lease_path,
     number_of,
     plan_of,
@@ -267,7 +268,10 @@ def _read_plans(
     """
     if newest is None:
         return ()
-    named = [(plan_of(path), path) for path in files if path.startswith(PLANS)]
+    # What was folded is committed, or else is in the files that it was made of, too.
+    named = [
+        (plan_of(path), path) for path in files if path.startswith(PLANS) and not is_folded(path)
+    ]
     own = {parts[0]: path for parts, path in named if parts and parts[1] == newest.run}
     adopted = {parts[0]: path for path in newest.adopted if (parts := plan_of(path))}
     paths = own | adopted

@@ -74,6 +74,9 @@ def assert_same_as_sequential(  # noqa: PLR0913 - a user's options, by name
     first in a run. Where there are not so many epochs, the last one is meant, here and in
     `rescale_at`.
 
+    With `trigger=ab.continuous()` the program is resident in a task: there are no jobs and deltas
+    to crash around, and another width is asked for at the beginning, wherever it was to be.
+
     With `spark` (a SparkSession, a SparkContext, or True for one of our own) all of it is done on
     Spark as well; there a delta is taken for its job. `within` gives the relative error that the
     columns may have which come from a sketch; those that keep their name are known.

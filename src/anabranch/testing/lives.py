@@ -209,7 +209,9 @@ class Lives:
         """Ask for another width when the next epoch to be cut is the one that is to have it."""
         facts = loop.facts()
         following = facts.committed + 1 + len(facts.epochs)
-        due = [epoch for epoch in self._widths if epoch <= following]
+        # Epochs of a resident task come and go unseen: there it is asked for at the beginning.
+        at_once = isinstance(loop, ContinuousLoop)
+        due = [epoch for epoch in self._widths if at_once or epoch <= following]
         # What is asked for and not yet had is also what a next life begins with.
         if due and not all(source.at_end for source in facts.sources):
             self._lanes = [self._widths.pop(epoch) for epoch in due][-1]

@@ -76,16 +76,20 @@ class Killing:
 
     def __init__(self, every, times):
         self.every, self.left, self.rows, self.rewound = every, times, 0, []
-        self.shown = {}
+        self.shown, self.over = {}, threading.Event()
         self.placer = None
 
     def take(self, rows, epoch):
         assert epoch not in self.shown, "shown twice without a rewind"
         self.shown[epoch] = rows
         self.rows += len(rows)
-        if self.left and self.rows >= self.every:
+        if self.rows < self.every:
+            return
+        if self.left:
             self.rows, self.left = 0, self.left - 1
             self.placer.kill()
+        else:
+            self.over.set()
 
     def rewind(self, after):
         self.rewound.append(after)
@@ -103,7 +107,6 @@ def test_a_task_that_is_killed_goes_on_behind_the_last_commit(tmp_path, every):
     source = ab.sources.Generator(
         lambda n: pl.DataFrame({"n": n, "k": n % 7, "t": n * 10}),
         schema={"n": pl.Int64, "k": pl.Int64, "t": pl.Int64},
-        rows=6_000,
         rate=20_000,
         vectorized=True,
     )
@@ -111,10 +114,10 @@ def test_a_task_that_is_killed_goes_on_behind_the_last_commit(tmp_path, every):
     query = residence.start()
     killing.placer = residence.placer
 
-    query.await_termination()
+    killing.over.wait()
+    query.stop()
 
-    assert 4 == residence.placer.placed
-    assert 3 == len(killing.rewound)
+    assert (4, 3) == (residence.placer.placed, len(killing.rewound))
     assert_as_logged(residence, killing.all)
 
 

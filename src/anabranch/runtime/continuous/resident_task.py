@@ -260,7 +260,9 @@ class ResidentTask:
             so = "start it again: it goes on behind its last commit"
             return Failed(text=text, why=why, so=so)
         finished = self._sources.at_end
-        if not (asked.stop or finished) or asked.promised or asked.catch_up:
+        if not (asked.stop or finished) or asked.promised:
+            return None
+        if asked.catch_up and not asked.stop:
             return None
         if log.committed == log.cut:
             return Ended(finished)
@@ -312,8 +314,9 @@ class ResidentTask:
     def _cut_round(self, now: float) -> bool:
         """Cut an epoch of each source that has something, as far as there is room."""
         moved, caught_up = False, True
-        names = () if self._asked.stop else self._sources.in_turn(self._times)
-        for name in names:
+        if self._asked.stop:
+            return moved  # who waits for what there is asks the next task
+        for name in self._sources.in_turn(self._times):
             if self._log.cut - self._log.gone >= self._room:
                 caught_up = False
                 break
