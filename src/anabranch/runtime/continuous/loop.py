@@ -348,8 +348,10 @@ class ContinuousLoop:
         assert self._task is not None
         if self._task.done():
             # What it said last may still be on its way here, when it is known that it is over.
-            if self._channel is not None:
-                self._served.wait(LAST_WORDS_S)
+            # A sink that is slow is waited for: what it shows must not come behind a rewind.
+            while self._channel is not None and not self._served.wait(LAST_WORDS_S):
+                if not self._showing:
+                    break
             self._take(0.0)
             if not self.over:
                 self._over_or_again(self._task)
