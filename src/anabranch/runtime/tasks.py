@@ -513,7 +513,7 @@ class Worker:
             version,
             rows,
             parent=job.parent if job.follows and not whole else None,
-            watermark=_watermark(job.items[-1].marks),
+            watermark=least_watermark(job.items[-1].marks),
             kind="snapshot" if whole else "delta",
             slice_key=self._deployment.stages[job.stage].key,
             slices=slices,
@@ -556,7 +556,7 @@ def _broken(proofs: Sequence[Proof]) -> dict[str, Any] | None:
     return None
 
 
-def _watermark(marks: Marks) -> int | None:
+def least_watermark(marks: Marks) -> int | None:
     """The least of all sources' watermarks behind an epoch."""
     found = [after for _, after in marks.values()]
     return None if None in found else min(each for each in found if each is not None)

@@ -69,12 +69,12 @@ class SparkExecutor:
 
     def ground(self) -> Ground:
         """Where lanes are now."""
-        with _telling():
+        with telling():
             return self._inner.ground()
 
     def deploy(self, deployment: Deployment, was: Sequence[int] | None = None) -> None:
         """Have the deployment in all workers from the next cycle on, at its width."""
-        with _telling():
+        with telling():
             if deployment.lanes > self._width:
                 self._allocation.need(self, deployment.lanes)
             self._width = deployment.lanes
@@ -82,17 +82,17 @@ class SparkExecutor:
 
     def reserve(self, lanes: int) -> bool:
         """Have so many lanes, or more, of the deployment."""
-        with _telling():
+        with telling():
             return self._inner.reserve(lanes)
 
     def start(self, lanes: Sequence[int]) -> Future[None]:
         """Start the processes of lanes that were reserved, beside what runs."""
-        with _telling():
+        with telling():
             return self._inner.start(lanes)
 
     def warm_up(self) -> None:
         """Start all processes before the first epoch."""
-        with _telling():
+        with telling():
             self._inner.warm_up()
 
     def close(self) -> None:
@@ -116,7 +116,7 @@ class SparkExecutor:
         merges: Sequence[MergeItem] = (),
     ) -> CycleResult:
         """One cycle."""
-        with _telling():
+        with telling():
             if self._watching:
                 self._refuse_strangers()
             done = self._inner.run(heads, lanes, merges)
@@ -165,7 +165,7 @@ def _elsewhere(strangers: Sequence[str]) -> AnabranchError:
 
 
 @contextmanager
-def _telling() -> Iterator[None]:
+def telling() -> Iterator[None]:
     """Tell a job that failed from a Spark that is gone."""
     from py4j.protocol import Py4JError
 

@@ -23,7 +23,7 @@ from anabranch.runtime.continuous.channel import Address, Channel
 from anabranch.runtime.continuous.messages import Orders
 from anabranch.runtime.continuous.resident_task import reside
 from anabranch.runtime.executor import JobFailed
-from anabranch.spark.private import JobFailed as SparkJobFailed
+from anabranch.spark.executor import telling
 from anabranch.spark.private import Spark, is_repeated
 from anabranch.spark.shipping import shipped
 
@@ -97,13 +97,13 @@ class LongTask:
             }
             orders = replace(orders, tasks=self._tasks(orders))
             item = shipped((orders, address), self._graph)
-            function = self._spark.function(_resident, environment)
-            self._spark.label(self._tag, f"anabranch: {orders.deployment.program}, resident")
-            answers = self._spark.collect(self._spark.apply(self._spark.source([item]), function))
+            spark = self._spark
+            with telling():
+                function = spark.function(_resident, environment)
+                spark.label(self._tag, f"anabranch: {orders.deployment.program}, resident")
+                answers = spark.collect(spark.apply(spark.source([item]), function))
             if answers != [_DONE]:
                 raise JobFailed(_LOST, died=True)
-        except SparkJobFailed as failure:
-            done.set_exception(JobFailed(str(failure), died=failure.died))
         except BaseException as error:  # noqa: BLE001 - it belongs to who waits for the task
             done.set_exception(error)
         else:

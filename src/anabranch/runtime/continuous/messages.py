@@ -87,8 +87,6 @@ class Totals:
     letters: int = 0
     latencies: Sequence[float] = ()
     """Seconds from its cut until an epoch had left, of some epochs."""
-    spent: Mapping[str, float] = field(default_factory=dict)
-    """Seconds of all workers, by operator of the pipeline."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from uuid import uuid4
 
@@ -170,7 +170,8 @@ class ResidentTask:
         self._evaluators, known = self._started(), orders.known
         beginning = Beginning(known.times, orders.first, known.rows)
         works = works_of(program, beginning, self._places(program))
-        restore(program, works, store, orders.chain)
+        with self._or_none():
+            restore(program, works, store, orders.chain)
         assert isinstance(works[0], Heads)
         self._times = works[0].times
         """Of each source, behind the last epoch that was read."""
@@ -194,6 +195,19 @@ class ResidentTask:
         if tasks is None or not self._orders.plain or free_threaded():
             return None
         return Evaluators(self._deployment.lanes, tasks)
+
+    @contextmanager
+    def _or_none(self) -> Iterator[None]:
+        """Leave no evaluator behind where something fails: this process may live on."""
+        try:
+            yield
+        except BaseException:
+            self._close_evaluators()
+            raise
+
+    def _close_evaluators(self) -> None:
+        if self._evaluators is not None:
+            self._evaluators.close()
 
     def _places(self, program: Program) -> Places:
         here = Here(program)
@@ -221,8 +235,7 @@ class ResidentTask:
         finally:
             self._threads.close()
             self._writer.shutdown(wait=True)
-            if self._evaluators is not None:
-                self._evaluators.close()
+            self._close_evaluators()
         self._channel.finish()
         receiving.join(HEARD_S)  # until the driver has heard all, and closes
 

@@ -14,6 +14,7 @@ from anabranch.engine.resident import Barrier, Changed, Epoch, Program, StageWor
 from anabranch.ids import Marks
 from anabranch.runtime.deployment import Deployment
 from anabranch.runtime.payload import Chain
+from anabranch.runtime.tasks import least_watermark
 from anabranch.state.chain import due
 from anabranch.state.delta import Delta, pack
 from anabranch.state.recovery import read_state
@@ -107,7 +108,7 @@ class Writer:
                 version,
                 rows,
                 parent=parent if slices is None else None,
-                watermark=_watermark(marks),
+                watermark=least_watermark(marks),
                 kind="delta" if slices is None else "snapshot",
                 slice_key=self._deployment.stages[stage].key,
                 slices=slices,
@@ -131,9 +132,3 @@ def restore(program: Program, works: Sequence[Work], store: Store, chain: Chain)
         for partition, home in enumerate(work.homes):
             slices = program.slices_of(work.number, partition)
             home.restore({name: read_state(store, part, slices) for name, part in parts.items()})
-
-
-def _watermark(marks: Marks) -> int | None:
-    """The least of all sources' watermarks behind an epoch."""
-    found = [after for _, after in marks.values()]
-    return None if None in found else min(each for each in found if each is not None)
