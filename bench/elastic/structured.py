@@ -10,7 +10,6 @@ query is stopped. Files of rows keep coming all the while, at the same rate.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tempfile
 import threading
@@ -20,19 +19,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from anabranch import config
-from anabranch.spark.java import find_java
 from bench.elastic.arriving import rows_of
+from bench.peers.plain_spark import session
 
 CORES, MEMORY = 2, "4g"
 SETTINGS = {
     "spark.driver.memory": MEMORY,
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "localhost",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
@@ -171,7 +164,7 @@ def main(options: Mapping[str, Any]) -> None:
     """Load, settle, change there and back as often as asked for; tell what it took."""
     window = options["window"]
     with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as place:
-        home, spark = Path(place), _session(Path(place))
+        home, spark = Path(place), session("elastic", CORES, Path(place), SETTINGS)
         feeding = Feeding(home / "in", options["keys"], options["rate"])
         feeding.load()
         query, found = Restarted(spark, home), list[dict[str, float]]()
@@ -203,19 +196,6 @@ def longest(commits: list[float], begin: float, end: float) -> float:
     4.0
     """
     return max(two - one for one, two in pairwise(commits) if two > begin and one < end)
-
-
-def _session(home: Path) -> Any:
-    java = find_java(config.environment(), config.cache_directory())
-    os.environ |= {"JAVA_HOME": str(java.home), "SPARK_LOCAL_IP": "127.0.0.1"}
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.master(f"local[{CORES}]").appName("elastic")
-    for name, value in {**SETTINGS, "spark.local.dir": str(home / "local")}.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
 
 
 if __name__ == "__main__":

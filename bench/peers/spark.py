@@ -6,26 +6,19 @@ case with `availableNow`: batches come one after the other, so each one's own ti
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from anabranch import config
-from anabranch.spark.java import find_java
+from bench.peers.plain_spark import session
 from bench.peers.work import CORES, MEMORY, Case, Found, Order, found_to_json, micros_of
 from bench.workloads import ysb, ysb_files
 
 SETTINGS = {
     "spark.driver.memory": MEMORY,
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "localhost",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.stateStore.maintenanceInterval": "60s",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
@@ -41,26 +34,12 @@ _STATE = "org.apache.spark.sql.execution.streaming.state"
 def main(arguments: list[str]) -> None:
     """Do what is ordered."""
     order = Order.from_json(Path(arguments[0]).read_text())
-    spark = _session(order)
+    spark = session("ysb", CORES, order.work, SETTINGS)
     try:
         found = [_run(order, case, spark) for case in order.cases]
     finally:
         spark.stop()
     Path(arguments[1]).write_text(found_to_json(found))
-
-
-def _session(order: Order) -> Any:
-    java = find_java(config.environment(), config.cache_directory())
-    os.environ |= {"JAVA_HOME": str(java.home), "SPARK_LOCAL_IP": "127.0.0.1"}
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.master(f"local[{CORES}]").appName("ysb")
-    settings = {**SETTINGS, "spark.local.dir": str(order.work / "local")}
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
 
 
 def _run(order: Order, case: Case, spark: Any) -> Found:
