@@ -6,12 +6,16 @@
     ./x bench continuous --quick            # a look
 
 `vector-200k`, `python-50k`: rows that become due at this rate, through five operators on Spark,
-local[2], two workers; latency from when a row is due until the driver's sink has seen it, of all
-rows behind the first seconds. The source's rows are made by the task itself, on the same two cores.
-`vector-highest`, `python-highest`: the highest rate at which the median latency of the last third
-of rows stays below 0.2 s, found from what a backlog gives, down by a tenth at a time. `bare loop`:
-the same function over the same records in one process, without anything else. `work-*`: a backlog
-through one operator that takes about so long a record, with two evaluators beside one.
+local[2], with as many workers as `parallelism="auto"` takes; latency from when a row is due until
+the driver's sink has seen it, of all rows behind the first seconds. The source's rows are made by
+the task itself, on the same two cores. `vector-highest`, `python-highest`: the highest rate at
+which the median latency of the last third of rows stays below 0.2 s: what a backlog gives, or by
+bisection below that. `spark`: Structured Streaming in a process of its own, in turns, on the same
+rows through files; with a running sum by key in the place of the last four rows, which it does not
+have: less work. `bare loop`: the same function over the same records in one process, without
+anything else. `kill-*`: a process is killed, with 20,000 rows a second coming; the time until a row
+is seen that was due after that. `work-*`: a backlog through one operator that takes about so long a
+record, with two evaluators beside one.
 
 The figures, in virtual time:
 

@@ -7,19 +7,24 @@ that counts. Rows are seen on the driver, in order, before their commit.
 
 from __future__ import annotations
 
+import os
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 
 import anabranch as ab
+from anabranch.connectors.base import Sink
+from anabranch.runtime.continuous.loop import ContinuousLoop
 from anabranch.spark.session import spark_context
-from bench.continuous.due import Due, Latencies
+from bench.continuous import structured
+from bench.continuous.due import Due, Latencies, Newest
 from bench.harness.report import Row
 from bench.harness.stand import Stand
 from bench.harness.statistics import Metric, bare, compared
@@ -29,6 +34,8 @@ NAMES = (
     "vector-highest",
     "python-50k",
     "python-highest",
+    "kill-task",
+    "kill-evaluator",
     "work-1us-polars",
     "work-10us-polars",
     "work-100us-polars",
@@ -40,6 +47,10 @@ NAMES = (
 )
 CORES = 2
 OUT = {"n": pl.Int64, "k": pl.Int64, "due": pl.Int64, "m": pl.Int64}
+QUANTILES = {"latency_p50": 0.5, "latency_p99": 0.99}
+BISECTIONS = 4
+"""The highest rate is known to a sixteenth of what a backlog gives."""
+KILL_RATE = 20_000
 SUSTAINED_S = 0.2
 """A rate is sustained if the median latency of the last third of rows is below this."""
 
@@ -64,7 +75,7 @@ def counted(record: dict[str, Any], state: Any) -> Iterator[dict[str, Any]]:
     yield {**record, "m": state.value}
 
 
-def vector(source: Due, sink: Latencies) -> ab.Program:
+def vector(source: Due, sink: Sink) -> ab.Program:
     """Five operators on columns."""
     program = ab.Program("vector")
     (
@@ -80,7 +91,7 @@ def vector(source: Due, sink: Latencies) -> ab.Program:
     return program
 
 
-def python(source: Due, sink: Latencies) -> ab.Program:
+def python(source: Due, sink: Sink) -> ab.Program:
     """Five operators, one of them plain Python with state."""
     program = ab.Program("python")
     (
@@ -110,10 +121,10 @@ def busy(micros: float) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return work
 
 
-def busy_python(micros: float) -> Callable[[Due, Latencies], ab.Program]:
+def busy_python(micros: float) -> Callable[[Due, Sink], ab.Program]:
     """One operator of plain Python that takes so long a record."""
 
-    def make(source: Due, sink: Latencies) -> ab.Program:
+    def make(source: Due, sink: Sink) -> ab.Program:
         program = ab.Program("busy-python")
         read = program.read(source, name="in")
         read.map(busy(micros), out=OUT).write(sink, name="out")
@@ -122,11 +133,11 @@ def busy_python(micros: float) -> Callable[[Due, Latencies], ab.Program]:
     return make
 
 
-def busy_polars(micros: float, per_item: float) -> Callable[[Due, Latencies], ab.Program]:
+def busy_polars(micros: float, per_item: float) -> Callable[[Due, Sink], ab.Program]:
     """One operator on columns that takes about so long a record: sums of as many numbers."""
     items = max(1, int(micros / 1e6 / per_item))
 
-    def make(source: Due, sink: Latencies) -> ab.Program:
+    def make(source: Due, sink: Sink) -> ab.Program:
         program = ab.Program("busy-polars")
         sums = pl.int_ranges(pl.col("n"), pl.col("n") + items).list.sum()
         program.read(source, name="in").with_columns(m=sums).write(sink, name="out")
@@ -135,7 +146,7 @@ def busy_polars(micros: float, per_item: float) -> Callable[[Due, Latencies], ab
     return make
 
 
-Make = Callable[[Due, Latencies], ab.Program]
+Make = Callable[[Due, Sink], ab.Program]
 
 
 @dataclass(frozen=True)
@@ -146,7 +157,9 @@ class Ground:
     sc: Any
     scale: Scale
 
-    def ran(self, make: Make, rows: int, rate: float | None, workers: int = CORES) -> Ran:
+    def ran(
+        self, make: Make, rows: int, rate: float | None, workers: int | Literal["auto"] = "auto"
+    ) -> Ran:
         """A program over so many rows, to its end."""
         sink = Latencies()
         with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as home:
@@ -169,28 +182,40 @@ class Ground:
 
     def latencies(self, name: str, make: Make, rate: float) -> list[Row]:
         """Of all rows that were due when it had warmed up."""
-        found: dict[str, list[float]] = {"latency_p50": [], "latency_p99": []}
+        found: dict[str, dict[str, list[float]]] = {
+            metric: {"continuous": [], "spark": []} for metric in QUANTILES
+        }
         runs = self.stand.settings.runs
-        self.stand.progress.begin(name, runs)
+        self.stand.progress.begin(name, 2 * runs)
         for _ in range(runs):
-            ran = self.at_rate(make, rate)
-            seconds = ran.counted(self.scale)
-            found["latency_p50"].append(float(np.quantile(seconds, 0.5)) * 1e3)
-            found["latency_p99"].append(float(np.quantile(seconds, 0.99)) * 1e3)
+            seconds = self.at_rate(make, rate).counted(self.scale)
+            for metric, at in QUANTILES.items():
+                found[metric]["continuous"].append(float(np.quantile(seconds, at)) * 1e3)
             self.stand.progress.step("continuous")
+            kind, _, _ = name.partition("-")
+            peer = structured.latencies(kind, rate, self.scale.warm, self.scale.counted)
+            for metric in QUANTILES:
+                found[metric]["spark"].append(peer[metric])
+            self.stand.progress.step("spark")
         return [
-            bare(Metric(name, metric, "ms"), "continuous", values)
+            row
             for metric, values in found.items()
+            for row in compared(Metric(name, metric, "ms"), values, [("continuous", "spark")])
         ]
 
     def highest(self, make: Make, guess: float) -> float:
-        """The highest rate that is sustained: from what a backlog gives, down until it holds."""
-        rows = int(guess * self.scale.backlog)
-        ran = self.ran(make, rows, None)
-        rate = ran.throughput
-        while not self.at_rate(make, rate).sustained(self.scale):
-            rate *= 0.9
-        return rate
+        """The highest rate that is sustained: what a backlog gives, or by bisection below that."""
+        ran = self.ran(make, int(guess * self.scale.backlog), None)
+        low, high = 0.0, ran.throughput
+        if self.at_rate(make, high).sustained(self.scale):
+            return high
+        for _ in range(BISECTIONS):
+            rate = (low + high) / 2
+            if self.at_rate(make, rate).sustained(self.scale):
+                low = rate
+            else:
+                high = rate
+        return low
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +265,8 @@ def _case(ground: Ground, name: str) -> list[Row]:
             return _highest(ground, name, vector, 600_000)
         case ["python", "highest"]:
             return [*_highest(ground, name, python, 120_000), *_loop(ground, name)]
+        case ["kill", which]:
+            return _recovery(ground, name, which)
         case ["work", micros, kind]:
             return _speed_up(ground, name, float(micros.removesuffix("us")), kind)
     message = f"no case {name!r}"
@@ -280,6 +307,44 @@ def _loop(ground: Ground, name: str) -> list[Row]:
 
 class _State:
     value: Any = None
+
+
+def _recovery(ground: Ground, name: str, which: str) -> list[Row]:
+    """How long after a kill the first row is seen that was due after it."""
+    runs, found = ground.stand.settings.runs, list[float]()
+    ground.stand.progress.begin(name, runs)
+    for _ in range(runs):
+        found.append(_killed(ground, which))
+        ground.stand.progress.step("continuous")
+    return [bare(Metric(name, "recovery_time", "s"), "continuous", found)]
+
+
+def _killed(ground: Ground, which: str) -> float:
+    make, sink = (python if which == "evaluator" else vector), Newest()
+    with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as home:
+        source = Due(10**9, KILL_RATE, time.time())
+        query = make(source, sink).start(
+            ground.sc,
+            trigger=ab.continuous("5 ms", "2 s"),
+            checkpoint=Path(home) / "checkpoint",
+            parallelism=2 if which == "evaluator" else "auto",
+        )
+        try:
+            sink.wait(source.begin + ground.scale.warm)
+            loop = query._loop  # noqa: SLF001 - who else would know whom to kill
+            assert isinstance(loop, ContinuousLoop)
+            task = loop.pid
+            assert task is not None
+            os.kill(_child(task) if which == "evaluator" else task, signal.SIGKILL)
+            at = time.time()
+            sink.wait(at)
+            return time.time() - at
+        finally:
+            query.stop(drain=False)
+
+
+def _child(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 
 
 def _speed_up(ground: Ground, name: str, micros: float, kind: str) -> list[Row]:

@@ -18,6 +18,9 @@ from anabranch.errors import AnabranchError, nearest
 Exchange: TypeAlias = Literal["auto", "files", "shuffle"]
 """How rows go from task to task on Spark."""
 
+PipelinePolicy: TypeAlias = Literal["lp", "ct", "et", "qst", "nem"]
+"""By what workers of a continuous query are given to operators."""
+
 
 _SAID: ContextVar[Mapping[str, str]] = ContextVar("_SAID", default={})  # noqa: B039 - never changed
 
@@ -107,14 +110,31 @@ def exchange(env: Mapping[str, str] | None = None) -> Exchange:
     >>> exchange({}), exchange({"ANABRANCH_EXCHANGE": "shuffle"})
     ('auto', 'shuffle')
     """
+    return cast("Exchange", _one_of("ANABRANCH_EXCHANGE", get_args(Exchange), env))
+
+
+def pipeline_policy(env: Mapping[str, str] | None = None) -> PipelinePolicy:
+    """By what workers of a continuous query go to operators: `ANABRANCH_PIPELINE_POLICY`.
+
+    Last in pipeline (`lp`), unless another is said: current throughput (`ct`), estimated time
+    (`et`), queue-size throttling (`qst`), next externalization (`nem`). No output shows it.
+
+    >>> pipeline_policy({}), pipeline_policy({"ANABRANCH_PIPELINE_POLICY": "ct"})
+    ('lp', 'ct')
+    """
+    known = get_args(PipelinePolicy)
+    return cast("PipelinePolicy", _one_of("ANABRANCH_PIPELINE_POLICY", known, env))
+
+
+def _one_of(name: str, known: tuple[str, ...], env: Mapping[str, str] | None) -> str:
+    """What a variable says, which has to be one of these; the first, where it says nothing."""
     env = environment() if env is None else env
-    chosen = env.get("ANABRANCH_EXCHANGE") or "auto"
-    if chosen not in get_args(Exchange):
-        message = f"ANABRANCH_EXCHANGE is {chosen!r}"
-        have = ", ".join(get_args(Exchange))
-        so = nearest(chosen, get_args(Exchange)) or "set it to one of these, or unset it"
-        raise AnabranchError(message, have=have, so=so)
-    return cast("Exchange", chosen)
+    chosen = env.get(name) or known[0]
+    if chosen not in known:
+        message = f"{name} is {chosen!r}"
+        so = nearest(chosen, known) or "set it to one of these, or unset it"
+        raise AnabranchError(message, have=", ".join(known), so=so)
+    return chosen
 
 
 def job_timeout(env: Mapping[str, str] | None = None) -> float | None:
@@ -193,13 +213,24 @@ def state_memory(env: Mapping[str, str] | None = None) -> StateMemory:
     path = Path(directory).absolute() if directory else None
     if not (chosen := env.get("ANABRANCH_STATE_MEMORY")):
         return StateMemory(None, path)
-    if not (size := _SIZE.fullmatch(chosen.strip())):
+    if (size := size_of(chosen)) is None:
         message = f"ANABRANCH_STATE_MEMORY is {chosen!r}"
         have = ", ".join(f"{unit}B" for unit in _UNITS if unit)
         raise AnabranchError(message, have=have, so="give a size, as 512 MB, or unset it")
+    return StateMemory(size, path)
+
+
+def size_of(given: str) -> int | None:
+    """How many bytes a text says; None: it says no size.
+
+    >>> size_of("1.5 GB"), size_of("64 KiB"), size_of("much")
+    (1500000000, 65536, None)
+    """
+    if not (size := _SIZE.fullmatch(given.strip())):
+        return None
     number, unit, binary = size.groups()
     power = _UNITS.index(unit.upper().replace("K", "k"))
-    return StateMemory(int(float(number) * (1024 if binary else 1000) ** power), path)
+    return int(float(number) * (1024 if binary else 1000) ** power)
 
 
 _UNITS = ("", "k", "M", "G", "T")

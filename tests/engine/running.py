@@ -21,6 +21,7 @@ from tests.ordering.interleaving import Case, Notes, Steps, step, wander
 def cuts_of(program, log, chance, split_rows=4):
     """The epochs of a log, in splits of any size."""
     reads, found = program.freeze().sources, []
+    reached = {read.name: dict.fromkeys(read.source.end(), 0) for read in reads}
     for each in log:
         (at,) = [at for at, read in enumerate(reads) if read.name == each.source]
         source, splits, end = reads[at].source, [], reads[at].source.end()
@@ -31,7 +32,9 @@ def cuts_of(program, log, chance, split_rows=4):
                 (split,) = source.plan({partition: start}, {partition: to})
                 splits.append((index, split))
                 start = to
-        ended = frozenset(p for p in end if p in each.offsets and each.offsets[p][1] == end[p])
+        reached[each.source] |= {p: stop for p, (_, stop) in each.offsets.items()}
+        # A partition without rows is at its end, and no cut names it.
+        ended = frozenset(p for p in end if reached[each.source][p] == end[p])
         done = ended if each.finished is None else each.finished
         offer = Offer(each.offsets, done, each.hint, more=False, idle=each.idle)
         found.append(EpochToRead(at, offer, tuple(splits)))

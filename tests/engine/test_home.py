@@ -74,3 +74,32 @@ def test_an_error_leaves_the_state_as_it_was():
     assert error.text.startswith("ZeroDivisionError")
     same_frames(before, home.whole())
     assert [{"k": "a", "n": 7}] == outputs_of(home.take(last))
+
+
+def test_what_was_kept_before_an_epoch_that_is_run_again_is_there():
+    """A record that fails makes its epoch be run again, on what all epochs before it have kept."""
+
+    def careful(record, state):
+        state.value = (state.value or 0) + 10 // record["n"]
+        state.map[record["n"]] = state.value
+        yield {"k": record["k"], "n": state.value + len(state.map)}
+
+    rows = [
+        {"k": k, "n": n, "t": 0} for k, n in zip("abaabbab", (5, 2, 1, 0, 1, 0, 2, 5), strict=True)
+    ]
+    tasks = lowered(
+        lambda stream: stream.key_by("k").process(careful, out=OUT, on_error="skip"), rows
+    )
+    home, task = LocalHome(tasks.stages[0], tasks.owners), tasks.stages[0]
+    state = task.restore({})
+    for (epoch,) in epochs_of(tasks, rows, 2):
+        expected = task.run([epoch], state, tasks.owners)
+        state = expected.state
+        assert outputs_of(expected.outputs[0]) == outputs_of(home.take(epoch))
+    elsewhere = LocalHome(task, tasks.owners)
+    elsewhere.restore({name: [delta] for name, delta in home.changed().items()})
+    assert _sorted(state.whole()) == _sorted(home.whole()) == _sorted(elsewhere.whole())
+
+
+def _sorted(frames):
+    return {name: sorted(frame.rows(), key=repr) for name, frame in frames.items()}

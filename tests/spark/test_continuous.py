@@ -1,16 +1,25 @@
 """Programs that are resident in a long task of a real Spark, and processes that die under them."""
 
+import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import polars as pl
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import anabranch as ab
+from anabranch import config
 from anabranch.errors import RunError
 from anabranch.testing import assert_same_as_sequential, assert_same_rows, run_sequential
+from anabranch.testing.strategies import programs
+
+ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.spark
 
@@ -70,6 +79,31 @@ def test_it_is_compared_by_the_test_kit(spark_context):
     assert_same_as_sequential(
         program, trigger=ab.continuous(), widths=[2], crash_at=["after commit"], spark=spark_context
     )
+
+
+@pytest.mark.slow
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), policy=st.sampled_from(["lp", "ct", "et", "qst", "nem"]))
+def test_any_program_in_processes_whatever_the_policy(spark_context, data, policy):
+    """Its plain Python in two evaluators."""
+    program = data.draw(programs(partitions=data.draw(st.sampled_from([1, 2]))))
+    with config.saying({"ANABRANCH_PIPELINE_POLICY": policy}):
+        assert_same_as_sequential(program, trigger=ab.continuous(), widths=[2], spark=spark_context)
+
+
+@pytest.mark.slow
+def test_an_executor_that_is_killed(tmp_path):
+    """Its task goes on in the other one."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.spark.resident_cluster", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert 0 == done.returncode, done.stderr[-4000:]
+    assert {"rewound": 1} == json.loads(done.stdout.splitlines()[-1])
 
 
 def test_an_error_of_a_function_says_whose_line_it_is(spark_context, tmp_path):

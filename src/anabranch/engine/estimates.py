@@ -89,6 +89,7 @@ class Estimates:
                     each.cost if each.known else dearest,
                     each.selectivity,
                     spent=each.spent,
+                    open=waits,
                 )
                 for waits, limit, each in zip(waiting, most, self.operators, strict=True)
             ),

@@ -122,8 +122,9 @@ class Epoch:
 
     def output(self, sink: str) -> pl.DataFrame | None:
         """The rows of a sink, in order, the user's columns alone; None: there are none."""
-        frames = self.sinks.get(sink, ())
-        return visible(in_order(frames)) if frames else None
+        frames = [frame for frame in self.sinks.get(sink, ()) if frame.height]
+        # What one partition gave is in order by itself.
+        return visible(in_order(frames) if len(frames) > 1 else frames[0]) if frames else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,20 @@ class Threads:
         self._tell()
         return serial
 
+    def do(self, content: Mapping[int, Any]) -> None:
+        """Take a bundle and do all its work here, in the calling thread; raises what goes wrong.
+
+        A small one is through before a worker is awake, and threads that share the interpreter's
+        lock hold each other up. Workers may be at work beside it.
+        """
+        self.refuse()
+        self._core.add(content)
+        for at in range(len(self._core.operators)):
+            for fragment in self._core.fragments(at, _never):
+                bundle = self._core.operate(at, fragment)
+                if bundle is not None and not self._core.put(at, bundle, self._failed):
+                    self.refuse()
+
     def refuse(self) -> None:
         """Raise what went wrong in a worker, if something has."""
         if self._error is not None:
@@ -152,3 +166,7 @@ class Threads:
     def _fragments(self, at: int, began: float) -> Iterator[Any]:
         end = began + self._time_slice
         return self._core.fragments(at, lambda: self._closing or self._clock.elapsed() >= end)
+
+
+def _never() -> bool:
+    return False

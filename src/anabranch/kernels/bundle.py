@@ -34,6 +34,9 @@ OFFSET = "__ab_o"
 SLICE = "__ab_slice"
 """The slice of the row's key."""
 
+_FEW = 2_000
+"""Rows that are put in order without a look at the order they are in."""
+
 FROM = MappingProxyType(
     {
         f"{HIDDEN}from_source": pl.String(),
@@ -122,10 +125,20 @@ def in_order(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     by = order_columns({name for frame in full for name in frame.columns})
     if not by or not full:
         return pl.concat(full or frames[:1], how="diagonal")
+    if sum(frame.height for frame in full) <= _FEW:
+        # They are sorted in less time than it takes to find out whether they are.
+        return _behind(full).sort(by, maintain_order=True)
     if PHASE not in by and PARTITION in by and (following := _following(full, by)) is not None:
-        # Hidden columns may stand in another order, by where rows came from.
-        return pl.concat(following, how="diagonal") if len(following) > 1 else following[0]
-    return pl.concat(full, how="diagonal").sort(by, maintain_order=True)
+        return _behind(following) if len(following) > 1 else following[0]
+    return _behind(full).sort(by, maintain_order=True)
+
+
+def _behind(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Frames one behind the other."""
+    # Hidden columns may stand in another order, by where rows came from. Where they do not, it
+    # takes a third of the time.
+    alike = all(frame.columns == frames[0].columns for frame in frames[1:])
+    return pl.concat(frames, how="vertical" if alike else "diagonal")
 
 
 def to_blob(frame: pl.DataFrame) -> bytes:

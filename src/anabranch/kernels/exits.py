@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from anabranch.kernels.bundle import OFFSET, PARTITION, SLICE
@@ -12,6 +13,9 @@ from anabranch.kernels.windows.early import EarlyPartials
 from anabranch.kernels.windows.windows import Windows
 from anabranch.kernels.wires import Wire
 from anabranch.state.slices import Owners, slice_of
+
+_FEW = 10_000
+"""Rows that are divided among lanes by their places."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class Exit:
         if self.windows is None:
             # What divides the rows here is another key than where they come from.
             slices = slice_of(rows, self.key, owners.slices)
-            return self._divided(rows.with_columns(slices.alias(SLICE)), slices, owners)
+            return self._divided(_with_slices(rows, slices), slices, owners)
         # Without a key of the region all partials are in one slice, though windows may have keys.
         partials = self._partials(rows, self.windows, owners.slices if self.key else 1)
         if not partials.height:
@@ -80,4 +84,17 @@ def divided(rows: pl.DataFrame, slices: pl.Series, owners: Owners) -> dict[int, 
     if owners.lanes == 1:
         return {0: rows}
     lanes = owners.lane_of(slices)
+    if rows.height <= _FEW:
+        # By places: a filter is a query, and each costs what all these rows do.
+        of = lanes.to_numpy()
+        return {
+            lane: rows[pl.Series(places.astype(np.uint32))]
+            for lane in range(owners.lanes)
+            if len(places := np.flatnonzero(of == lane))
+        }
     return {lane: rows.filter(lanes == lane) for lane in lanes.unique().sort().to_list()}
+
+
+def _with_slices(rows: pl.DataFrame, slices: pl.Series) -> pl.DataFrame:
+    others = (rows[name] for name in rows.columns if name != SLICE)
+    return pl.DataFrame([*others, slices.alias(SLICE)])

@@ -150,12 +150,12 @@ class HeadTask:
             if left_out
             else self._entered(frame, places)
         )
-        flows = {replace(self.entrance.port, output=name): rows for name, rows in entered.items()}
+        flows = {_output(self.entrance.port, name): rows for name, rows in entered.items()}
         for node in self.nodes:
             given, failed = node.run(node.wire.carry(flows[node.wire.port]))
             letters += failed
             for output, rows in given.items():
-                flows[replace(node.port, output=output)] = rows
+                flows[_output(node.port, output)] = rows
         return flows, greatest, letters
 
     def _left_out(self, frame: pl.DataFrame, without: Sequence[int]) -> tuple[_LeftOut, ...]:
@@ -286,6 +286,11 @@ def _not_read(operator: str, row: Record) -> TaskError:
     place = row["file"] if row["line"] is None else f"line {row['line']} of {row['file']}"
     so = 'mend the file and start again, or pass on_error="skip" or "dead_letter" to read(...)'
     return TaskError(operator, f"{place} cannot be read: {row['why']}", so=so)
+
+
+def _output(port: Port, name: str) -> Port:
+    """Another output of the operator, or the same."""
+    return port if port.output == name else replace(port, output=name)
 
 
 def _no_time(column: str | None) -> ValueError:

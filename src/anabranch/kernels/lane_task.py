@@ -23,7 +23,7 @@ from anabranch.kernels.kernel import Kernel, Taken
 from anabranch.kernels.letters import Origins
 from anabranch.kernels.results import END, EpochInput, EpochOutput, LaneResult
 from anabranch.kernels.shelf import Shelf
-from anabranch.kernels.state import Adding, StateView
+from anabranch.kernels.state import Adding, Nothing, StateView
 from anabranch.kernels.stateless.chain import Chain
 from anabranch.kernels.stateless.split import Branches
 from anabranch.kernels.wires import Wire
@@ -97,7 +97,9 @@ class LaneState:
         """The same states, and by operator one delta for those of all epochs since then."""
         views, changed = dict(self.views), dict[str, pl.DataFrame]()
         for name, view in self.views.items():
-            if isinstance(view, Adding):
+            if isinstance(view, Nothing):
+                changed[name] = deltas[-1][name]
+            elif isinstance(view, Adding):
                 views[name], changed[name] = view.together(since.views[name].version)
             else:
                 changed[name] = pl.concat([each[name] for each in deltas], how="diagonal")
@@ -265,7 +267,9 @@ class LaneTask:
             lows = [marks[wire.port] for wire in node.wires]
             now = (_least(low for low, _ in lows), _least(high for _, high in lows))
             for output, rows in self._given(epoch, node, inputs, now).items():
-                port = replace(node.port, output=output)
+                port = (
+                    node.port if output == node.port.output else replace(node.port, output=output)
+                )
                 flows[port] = rows
                 marks[port] = (_behind(now[0], node.lag), _behind(now[1], node.lag))
                 epoch.add(port, rows)

@@ -40,10 +40,10 @@ def shown_column(micros: pl.Expr, kind: TimeType) -> pl.Expr:
 
 def micros_of(values: pl.Series, kind: TimeType) -> pl.Series:
     """Event times as Int64 microseconds; OverflowError where they are beyond all time."""
-    physical = values.to_physical()
+    physical = values.to_physical() if values.dtype.is_temporal() else values
     bounds = (physical.min(), physical.max())
     if any(each is not None and abs(each) * kind.tick > FARTHEST for each in bounds):  # type: ignore[operator,arg-type]
         message = f"an event time is beyond {FARTHEST} us from 1970"
         raise OverflowError(message)
-    whole = physical.cast(pl.Int64)
+    whole = physical if physical.dtype == pl.Int64 else physical.cast(pl.Int64)
     return whole if kind.tick == 1 else whole * kind.tick

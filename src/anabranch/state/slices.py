@@ -197,7 +197,7 @@ def _plain(values: pl.Series) -> pl.Series:
     """Values as Int64, UInt64, Float64, Binary or Null."""
     dtype = values.dtype
     match dtype:
-        case pl.Null() | pl.Binary() | pl.UInt64():
+        case pl.Null() | pl.Binary() | pl.UInt64() | pl.Int64():
             return values
         case pl.Float64() | pl.Float32():
             return values.cast(pl.Float64)
@@ -217,7 +217,8 @@ def _plain(values: pl.Series) -> pl.Series:
 
 
 def _bits(values: pl.Series) -> _Words:
-    numbers = values.fill_null(0).to_numpy()
+    # To fill in for nulls is a query, whether there are any or not.
+    numbers = (values.fill_null(0) if values.null_count() else values).to_numpy()
     if values.dtype == pl.Float64:
         # Adding 0.0 turns -0.0 into 0.0 (in NumPy; Polars adds nothing); one NaN stands for all.
         numbers = np.where(np.isnan(numbers), np.nan, numbers + 0.0)

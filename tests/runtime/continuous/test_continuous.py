@@ -1,6 +1,9 @@
 """Programs that are resident give what the oracle gives on their log, whatever ends their task."""
 
+import logging
+import queue
 import threading
+from concurrent.futures import Future
 
 import polars as pl
 import pytest
@@ -9,10 +12,12 @@ from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch.api.starting import start
+from anabranch.clock import SystemClock
 from anabranch.errors import ProgramError, RunError
 from anabranch.runtime.assembly import Settings
 from anabranch.runtime.continuous import loop as loops
 from anabranch.simulate.inline import InlineExecutor
+from anabranch.simulate.residence import ThreadPlacer
 from anabranch.state.recovery import recover
 from anabranch.state.store import LocalStore
 from anabranch.testing import (
@@ -340,6 +345,29 @@ def test_why_and_status_say_how_it_is(tmp_path):
     assert query.statistics()["rows"] >= 0
     query.stop(drain=False)
     assert not query.is_active
+
+
+def test_a_task_that_finds_no_slot_is_told_of(tmp_path, monkeypatch):
+    class Full(ThreadPlacer):
+        def place(self, orders, address):
+            return Future()
+
+    class Heard(logging.Handler):
+        def emit(self, record):
+            said.put(record.getMessage())
+
+    said, heard = queue.SimpleQueue(), Heard()
+    logging.getLogger("anabranch").addHandler(heard)
+    monkeypatch.setattr(loops, "UNPLACED_S", 0.0)
+    program = ab.Program("waiting")
+    program.read(numbers(10), name="in").write(ab.sinks.Memory("out"), name="out")
+    clock = SystemClock()
+    settings = Settings(ab.continuous("1 ms", "20 ms"), tmp_path / "ckpt", 1, slices=8, keep=None)
+    query = start(program.freeze(), settings, Full(clock), clock=clock)
+
+    assert "waiting: its task has waited for one of Spark's slots" in said.get()
+    logging.getLogger("anabranch").removeHandler(heard)
+    query.stop(drain=False)
 
 
 def test_a_program_with_a_table_that_is_loaded_again_is_refused(tmp_path):

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from anabranch.kernels.bundle import SLICE
-from anabranch.kernels.keys import canonical, canonical_type
+from anabranch.kernels.keys import canonical, canonical_type, is_canonical
 from anabranch.state.codec import decode, encode
 
 _NAN = float("nan")
@@ -41,8 +41,7 @@ class KeyForm:
         slices = frame[SLICE].to_list()
         if not self.by:
             return Keys([()] * frame.height, [()] * frame.height, slices)
-        named = zip(self.by, self.types, strict=True)
-        columns = frame.select([canonical(pl.col(n), dtype).alias(n) for n, dtype in named])
+        columns = self._canonical(frame)
         seen = [_one_nan(column.to_list(), column.dtype) for column in columns]
         # Python compares times of one zone by what the clock shows, and clocks go back.
         compared = [
@@ -52,6 +51,13 @@ class KeyForm:
         if len(self.by) == 1:
             return Keys(compared[0], seen[0], slices)
         return Keys(list(zip(*compared, strict=True)), list(zip(*seen, strict=True)), slices)
+
+    def _canonical(self, frame: pl.DataFrame) -> list[pl.Series]:
+        """The key columns in the form in which they are compared."""
+        if all(is_canonical(dtype) for dtype in self.types):
+            return [frame[name] for name in self.by]
+        named = zip(self.by, self.types, strict=True)
+        return frame.select(canonical(pl.col(n), t).alias(n) for n, t in named).get_columns()
 
     def code_of(self, compared: Any) -> bytes:
         """A compared key as it is kept."""

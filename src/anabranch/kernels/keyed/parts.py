@@ -79,10 +79,25 @@ class Changes:
     def by_key(self) -> ByKey:
         """All of them by their key."""
         found: dict[bytes, tuple[int, Parts]] = {}
+        self.put_into(found)
+        return found
+
+    def put_into(self, found: dict[bytes, tuple[int, Parts]]) -> None:
+        """Put them by their key over what is known."""
         for number, code, part, value in zip(
             self._slices, self._keys, self._parts, self._values, strict=True
         ):
-            found.setdefault(code, (number, {}))[1][part] = value
+            if (known := found.get(code)) is None:
+                found[code] = (number, {part: value})
+            else:
+                known[1][part] = value
+
+    @classmethod
+    def of(cls, by_key: ByKey) -> Changes:
+        """Parts that are known by their key."""
+        found = cls()
+        for code, (number, parts) in by_key.items():
+            found.add(number, code, parts)
         return found
 
 
@@ -119,10 +134,7 @@ class Few:
 
     def frame(self) -> pl.DataFrame:
         """All parts, in no order."""
-        found = Changes()
-        for code, (number, parts) in self.by_key.items():
-            found.add(number, code, parts)
-        return found.frame
+        return Changes.of(self.by_key).frame
 
 
 class Many:

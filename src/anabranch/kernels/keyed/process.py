@@ -12,7 +12,7 @@ never go back. As such a timer is of the same key, no other lane can tell.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
@@ -22,13 +22,14 @@ from anabranch.connectors.rows import Misfit
 from anabranch.kernels.bundle import OFFSET, PARTITION, PHASE, SLICE, TIME, key_part, sub
 from anabranch.kernels.failures import BadRow, Failed, told
 from anabranch.kernels.kernel import Given, Taken
-from anabranch.kernels.keyed.cell import Cell, Cells, Now
+from anabranch.kernels.keyed.cell import CACHED_KEYS, Cell, Cells, Now
 from anabranch.kernels.keyed.keys import KeyForm, each_record
 from anabranch.kernels.keyed.outputs import outputs_of
 from anabranch.kernels.keyed.rows import NEVER
-from anabranch.kernels.keyed.state import Changed, ProcessState
+from anabranch.kernels.keyed.state import Changed, Gathered, ProcessState
 from anabranch.kernels.keyed.timers import LAST_INSTANT, Sweep
 from anabranch.kernels.letters import Left, letters_about
+from anabranch.kernels.resident import ResidentGiven
 from anabranch.kernels.results import TaskError
 from anabranch.kernels.stateless.left_out import inherited, left_out
 from anabranch.kernels.stateless.python_rows import (
@@ -97,16 +98,110 @@ class ProcessKernel:
         """The state after more epochs with these deltas, in order."""
         return state.after(deltas)
 
+    def resident(self) -> ResidentProcess | None:
+        """Itself, resident, unless timers or a time to live have to be looked for in its state."""
+        return None if self.on_timer is not None or self.ttl is not None else ResidentProcess(self)
+
     def run(self, taken: Taken, state: ProcessState) -> Given[ProcessState]:
         """Take one epoch; an error that ends the run raises `Failed`."""
-        clock = None if self.on_timer is None else self.time
-        cells = state.take_cache() or Cells(self.form, Now(clock=clock))
+        cells = state.take_cache() or self.cells()
+
+        def anew() -> ProcessState:
+            cells.forget()
+            return state
+
+        done = self.done(taken, state, cells, anew)
+        cells.trim()
+        state = state.then(done.changed, taken.after, cells)
+        return Given(done.rows, state, done.changed.delta(), letters=done.letters)
+
+    def cells(self) -> Cells:
+        """No keys yet."""
+        return Cells(self.form, Now(clock=None if self.on_timer is None else self.time))
+
+    def done(
+        self, taken: Taken, state: ProcessState, cells: Cells, anew: Callable[[], ProcessState]
+    ) -> Done:
+        """Take one epoch; where it is run again, `anew` forgets cells and gives the state."""
         if not self.once or self.on_error == "fail":
             try:
                 return _Swift(self, taken, state, cells).run()
             except _Trouble:
-                cells.forget()
+                state = anew()
         return _Careful(self, taken, state, cells).run()
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came of an epoch."""
+
+    rows: Mapping[str, pl.DataFrame]
+    """By output."""
+    changed: Changed
+    letters: int
+
+
+class ResidentProcess:
+    """The state of an operator that stays, and what it does with epochs.
+
+    Keys stay decoded. What is kept of them changes epoch by epoch without being written into the
+    state that is a value; that is done when a key has to be looked for there, or all of it is told.
+    """
+
+    def __init__(self, kernel: ProcessKernel) -> None:
+        """Begin with no keys."""
+        self._kernel = kernel
+        self._begin(())
+
+    def _begin(self, deltas: Iterable[pl.DataFrame]) -> None:
+        self._state, self._cells = self._kernel.restore(deltas), self._kernel.cells()
+        self._taken: tuple[int | None, Changed] | None = None
+        self._unsaved = Gathered()
+        self._closed: int | None = None
+        self._untold: list[Changed] = []
+
+    def take(self, taken: Taken) -> ResidentGiven:
+        """Call the function on each record."""
+        if self._taken is not None or len(self._cells) > CACHED_KEYS:
+            self._anew()
+        done = self._kernel.done(taken, self._state, self._cells, self._anew)
+        self._taken = (taken.after, done.changed)
+        return ResidentGiven(done.rows, letters=done.letters)
+
+    def settle(self) -> None:
+        """Keep what the epoch changed."""
+        assert self._taken is not None
+        (self._closed, changed), self._taken = self._taken, None
+        self._unsaved.add(changed)
+
+    def changed(self) -> pl.DataFrame:
+        """What changed of each key, the last word alone."""
+        self._save()
+        untold, self._untold = self._untold, []
+        return pl.concat([Changed().delta(), *(each.delta() for each in untold)])
+
+    def whole(self, slices: frozenset[int] | None = None) -> pl.DataFrame:
+        """All that is kept, or that of some slices."""
+        self._save()
+        return self._state.whole(slices)
+
+    def restore(self, deltas: Iterable[pl.DataFrame]) -> None:
+        """Have what these deltas say."""
+        self._begin(deltas)
+
+    def _anew(self) -> ProcessState:
+        """Drop decoded keys: what is kept of them is looked for in the state from here on."""
+        self._taken = None
+        self._save()
+        self._cells.forget()
+        return self._state
+
+    def _save(self) -> None:
+        changed, self._unsaved = self._unsaved.changed(), Gathered()
+        if changed:
+            later = self._state.then(changed, self._closed)
+            self._state = later.fold(later.version)
+            self._untold.append(changed)
 
 
 class _Trouble(Exception):
@@ -166,7 +261,7 @@ class _Epoch:
         self.failed = _Fired[_Failure]()
         """Timers whose function failed."""
 
-    def run(self) -> Given[ProcessState]:
+    def run(self) -> Done:
         """Records, then timers, then what is to be kept."""
         kernel, after = self.kernel, self.taken.after
         self.cells.now.watermark = shown(self.taken.before, kernel.time)
@@ -179,9 +274,7 @@ class _Epoch:
         if left.letters is not None:
             left = Left(count, _together([left.letters, *self._of_failures()]))
         changed = Changed.of(self.touched, after, ttl=kernel.ttl is not None)
-        self.cells.trim()
-        state = self.state.then(changed, after, self.cells)
-        return Given(outputs_of(rows, left), state, changed.delta(), letters=count)
+        return Done(outputs_of(rows, left), changed, count)
 
     def records(self) -> Made:
         """Call the function on each record."""
@@ -266,7 +359,7 @@ class _Epoch:
 
     def _of_records(self, made: Made) -> pl.DataFrame:
         rows = self.kernel.pick.frame(made.rows)
-        return rows.with_columns(inherited(self.rows, made, sub(self.kernel.number)))
+        return rows.hstack(inherited(self.rows, made, sub(self.kernel.number)))
 
     def _of_timers(self) -> Iterator[pl.DataFrame]:
         if self.fired.given:
@@ -287,7 +380,7 @@ def _together(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
 class _Swift(_Epoch):
     """An epoch on live objects, with `_Trouble` if anything goes wrong."""
 
-    def run(self) -> Given[ProcessState]:
+    def run(self) -> Done:
         try:
             return super().run()
         except (Misfit, TypeError) as error:

@@ -15,8 +15,11 @@ from anabranch.program.functions import OnError
 
 def inherited(frame: pl.DataFrame, made: Made, sub: str | None) -> list[pl.Series]:
     """The hidden columns of rows that were made of a bundle's records, and their number in them."""
-    parents = pl.Series(made.parents, dtype=pl.UInt32)
-    kept = [frame[name].gather(parents) for name in hidden(frame)]
+    kept = [frame[name] for name in hidden(frame)]
+    if made.parents != list(range(frame.height)):
+        # All at once: to take rows of a column is a query, of a frame it is none.
+        parents = pl.Series(made.parents, dtype=pl.UInt32)
+        kept = pl.DataFrame(kept)[parents].get_columns()
     return kept if sub is None else [*kept, made.subs().alias(sub)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self, TypeAlias
 
@@ -16,7 +16,9 @@ from anabranch.kernels.failures import failing
 from anabranch.kernels.kernel import Given, Taken
 from anabranch.kernels.letters import Left
 from anabranch.kernels.windows.keys import END, EPOCH, HASH, KeyRows, hashed, ranges
+from anabranch.kernels.windows.laid import LAST, SEEN, Laid, listed
 from anabranch.kernels.windows.panes import START
+from anabranch.kernels.windows.resident_rows import ResidentRows
 from anabranch.kernels.windows.results import Leaving, outputs_of
 from anabranch.kernels.windows.windows import SLICE, Windows
 from anabranch.program.graph import Graph
@@ -24,9 +26,6 @@ from anabranch.program.operators.operator import LATE, Port
 from anabranch.program.operators.windowed import WindowAggregate, WindowApply
 from anabranch.program.windows import Rows
 
-SEEN, LAST = "seen", "last"
-_AT_ONCE = 2_000_000
-"""At most so many rows are laid out for windows that overlap, at a time."""
 _Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
@@ -79,18 +78,22 @@ class RowsKernel:
         """The state after more epochs with these deltas, in order."""
         return state.after(deltas)
 
+    def resident(self) -> ResidentRows | None:
+        """Itself, resident, if rows and keys are of types that arrays hold."""
+        return ResidentRows(self) if ResidentRows.holds(self) else None
+
     def run(self, taken: Taken, state: KeyRows) -> Given[KeyRows]:
         """Take each record of an epoch behind those before it."""
         rows = taken.rows[0]
         if not rows.height:
-            found, failed = self._emitted(rows, rows.select(list(self.kept)), _Laid.none())
+            found, failed = self.emitted(rows, rows.select(list(self.kept)), Laid.none())
             delta = pl.DataFrame(schema=self.state_schema)
         else:
             keys = rows.select(rows[TIME], *self.windows.keys)
             hashes = hashed(keys, self.windows.names)
             old = state.find(np.unique(hashes))
             laid, values = self._laid(rows, keys, old)
-            found, failed = self._emitted(rows, values, laid)
+            found, failed = self.emitted(rows, values, laid)
             delta = self._kept(rows, keys, old, laid, values).sort(SLICE, maintain_order=True)
             delta = delta.with_columns(pl.lit(taken.epoch, pl.Int64).alias(EPOCH))
         outputs = outputs_of(found, rows.clear() if self.late_read else None, failed)
@@ -98,7 +101,7 @@ class RowsKernel:
 
     def _laid(
         self, rows: pl.DataFrame, keys: pl.DataFrame, old: pl.DataFrame
-    ) -> tuple[_Laid, pl.DataFrame]:
+    ) -> tuple[Laid, pl.DataFrame]:
         """All rows that are known of the keys, key by key: those kept, then the epoch's."""
         names = self.windows.names
         before = old.select(*names, LAST).explode(LAST, empty_as_null=False, keep_nulls=False)
@@ -112,8 +115,8 @@ class RowsKernel:
         groups = _groups(every, old.height, before.height + rows.height)
         return groups.counted(old[SEEN].to_numpy(), before.height), values
 
-    def _emitted(
-        self, rows: pl.DataFrame, values: pl.DataFrame, laid: _Laid
+    def emitted(
+        self, rows: pl.DataFrame, values: pl.DataFrame, laid: Laid
     ) -> tuple[pl.DataFrame, Left]:
         """The windows of every step-th record, in order of arrival."""
         portions = laid.emitting(self.step, self.count)
@@ -125,7 +128,7 @@ class RowsKernel:
         return pl.concat(found) if len(found) > 1 else found[0], left
 
     def _some(
-        self, rows: pl.DataFrame, values: pl.DataFrame, laid: _Laid, ends: _Numbers
+        self, rows: pl.DataFrame, values: pl.DataFrame, laid: Laid, ends: _Numbers
     ) -> tuple[pl.DataFrame, Left]:
         lengths = np.minimum(self.count, laid.number[ends] + 1)
         places = ranges(ends - lengths + 1, lengths)
@@ -149,7 +152,7 @@ class RowsKernel:
         rows: pl.DataFrame,
         keys: pl.DataFrame,
         old: pl.DataFrame,
-        laid: _Laid,
+        laid: Laid,
         values: pl.DataFrame,
     ) -> pl.DataFrame:
         """What of each key is needed from now on."""
@@ -157,12 +160,9 @@ class RowsKernel:
         lengths = np.minimum(self.count - 1, laid.lengths)
         last = ranges(laid.begins + laid.lengths - lengths, lengths)
         flat = values[laid.order[last]].to_struct(LAST)
-        group = pl.Series("g", np.repeat(np.arange(len(lengths), dtype=np.int64), lengths))
-        lists = pl.DataFrame([group, flat]).group_by("g", maintain_order=True).agg(LAST)
-        every = pl.DataFrame({"g": np.arange(len(lengths), dtype=np.int64)})
-        lists = every.join(lists, on="g", how="left", maintain_order="left")
+        lists = listed(flat, lengths)
         places = pl.concat([old[SLICE], _slices(rows)])[laid.member]
-        found = pl.DataFrame([places.alias(SLICE), lists[LAST]])
+        found = pl.DataFrame([places.alias(SLICE), lists])
         if names:
             found = found.with_columns(
                 pl.concat([old.select(names), keys.select(names)])[laid.member]
@@ -174,37 +174,6 @@ class RowsKernel:
 
 
 @dataclass(frozen=True)
-class _Laid:
-    """Rows in the order of their keys' groups, each group in the order of arrival."""
-
-    order: _Numbers
-    """Which row stands at each place."""
-    number: _Numbers
-    """Its number in its group."""
-    begins: _Numbers
-    lengths: _Numbers
-    """The groups."""
-    member: _Numbers
-    """A row of each group among the old keys and the epoch's rows."""
-    total: _Numbers
-    """How many records of its key went by with the row at each place; 0: it was there before."""
-    seen: _Numbers
-    """How many went by in all, a group."""
-
-    @classmethod
-    def none(cls) -> _Laid:
-        empty = np.empty(0, dtype=np.int64)
-        return cls(empty, empty, empty, empty, empty, empty, empty)
-
-    def emitting(self, step: int, count: int) -> Iterator[_Numbers]:
-        """The places of records that emit, in order of arrival, in portions."""
-        places = np.flatnonzero((self.total > 0) & (self.total % step == 0))
-        places = places[np.argsort(self.order[places], kind="stable")]
-        portion = max(1, _AT_ONCE // count)
-        yield from (places[at : at + portion] for at in range(0, max(1, len(places)), portion))
-
-
-@dataclass(frozen=True)
 class _Groups:
     """Rows of keys: first one for each old key, which is no record, then the records."""
 
@@ -212,7 +181,7 @@ class _Groups:
     lengths: _Numbers
     heads: int
 
-    def counted(self, seen: _Numbers, before: int) -> _Laid:
+    def counted(self, seen: _Numbers, before: int) -> Laid:
         """Without the old keys, which say how many records went by; `before` records are old."""
         begins = np.cumsum(self.lengths) - self.lengths
         group = np.repeat(np.arange(len(self.lengths), dtype=np.int64), self.lengths)
@@ -227,7 +196,7 @@ class _Groups:
         number = np.arange(len(order), dtype=np.int64) - begins[group]
         known = np.bincount(group[order < before], minlength=len(self.lengths))
         total = np.where(order < before, 0, was[group] + number - known[group] + 1)
-        return _Laid(order, number, begins, lengths, member, total, was + lengths - known)
+        return Laid(order, number, begins, lengths, member, total, was + lengths - known)
 
 
 def _groups(keys: pl.DataFrame | None, heads: int, records: int) -> _Groups:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 FIRST, LEAST, MOST = 1 << 10, 1 << 6, 1 << 16
 """Rows of an epoch: before anything is known, at least, and at most."""
 TARGET_S = 0.02
-"""Seconds that an epoch may take, from its cut until it has left, before others are smaller."""
+"""Seconds that an epoch may take before others are smaller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,11 @@ class EpochSize:
     rows: int = FIRST
 
     def learn(self, rows: int, seconds: float) -> EpochSize:
-        """The size behind an epoch of so many rows that took so long."""
+        """The size behind an epoch of so many rows that took so long.
+
+        That is the time in which it left behind the one before, or since it was cut, if that was
+        later: how long it waited for others says how many there are, not how large they are.
+        """
         if seconds > TARGET_S and rows > LEAST:
             fewer = min(self.rows, max(self.rows // 2, int(rows * TARGET_S / seconds)))
             return replace(self, rows=max(LEAST, fewer))

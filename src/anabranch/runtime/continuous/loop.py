@@ -8,6 +8,7 @@ kept, and sinks that have shown rows early are told which come again.
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.clock import Clock
+from anabranch.config import PipelinePolicy
 from anabranch.connectors.base import Sink
 from anabranch.epoch.machine import Container, Known, Stage
 from anabranch.epoch.protocol import HeadsDone, Offer
@@ -37,12 +39,14 @@ from anabranch.runtime.continuous.messages import (
     Hello,
     Orders,
     Planned,
+    Several,
     Shown,
     Stop,
     Told,
 )
 from anabranch.runtime.continuous.placing import Placer
 from anabranch.runtime.continuous.plain_python import PlainPython
+from anabranch.runtime.continuous.width import Width
 from anabranch.runtime.deployment import Deployment
 from anabranch.runtime.executor import JobFailed
 from anabranch.runtime.payload import Chain
@@ -59,8 +63,16 @@ WAIT_S = 0.02
 """The longest that a step waits for something to happen."""
 LAST_WORDS_S = 10.0
 """How long to wait for the end of what a task said that is over."""
+UNPLACED_S = 10.0
+"""After which it is said that a task has not begun."""
 SILENT_S = 30.0
 """After which a task that says nothing is taken for dead: it tells how things are all the time."""
+
+_LOG = logging.getLogger("anabranch")
+_UNPLACED = (
+    "%s: its task has waited for one of Spark's slots for %g s: other work has them all; stop a "
+    'query, or give Spark more (master="local[4]", more executors)'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +88,12 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How often things are written, in seconds."""
+    """How often things are written, in seconds; and by what workers go to operators."""
 
     every: float
     """What was cut, to the log."""
     checkpoint_every: float
+    policy: PipelinePolicy = "lp"
 
 
 @dataclass(slots=True)
@@ -157,11 +170,13 @@ class ContinuousLoop:
         clock: Clock,
         blame: Blame,
         plain: PlainPython,
+        width: Width | None = None,
     ) -> None:
-        """Everything is given; the task is started by `warm_up`."""
+        """Everything is given; the task is started by `warm_up`. `width` is ours to choose."""
         self._deployment, self._placer, self._commits = deployment, placer, commits
         self._sinks, self._reads, self._pace, self._clock = sinks, tuple(reads), pace, clock
-        self._blame, self._behind, self._plain = blame, _Behind.of(past), plain
+        self._blame, self._behind = blame, _Behind.of(past)
+        self._plain, self._width = plain, width
         self._log = _Log(past.first + len(past.plans), clock.elapsed())
         self._messages: queue.SimpleQueue[tuple[Channel, FromTask]] = queue.SimpleQueue()
         self._reception = Reception(placer.host, self._serve)
@@ -170,14 +185,14 @@ class ContinuousLoop:
         """Nothing more comes over the channel."""
         self._task: Future[None] | None = None
         self._attempt = self._failures = 0
-        self._heard = self._told = clock.elapsed()
-        """The task said something; and progress was told."""
+        self._heard = self._told = self._placed = clock.elapsed()
+        """The task said something; progress was told; the task was given to Spark."""
         sources = tuple(SourceFacts(name, time) for name, time in past.known.times.items())
         self._seen = Told(sources, 0)
         self._committed_at: float | None = None
         self._asked, self._stopping = _Asked(), False
-        self._abandoned = self._showing = False
-        """Somebody wants it to end at once; a sink is being shown rows."""
+        self._abandoned = self._showing = self._warned = False
+        """Somebody wants it to end at once; a sink is being shown rows; a wait was told of."""
         self._ended: Ended | None = None
         self._failure: str | None = None
         """Why the task was given up, if it was."""
@@ -226,6 +241,7 @@ class ContinuousLoop:
             committed_at=self._committed_at,
             failures=self._failures,
             attempts=ATTEMPTS,
+            unplaced_since=self._placed if self._channel is None else None,
             stopping=self._stopping,
             now=self._clock.elapsed(),
         )
@@ -275,7 +291,8 @@ class ContinuousLoop:
     def _place(self) -> None:
         self._attempt += 1
         self._ended = None
-        self._heard = self._clock.elapsed()
+        self._heard = self._placed = self._clock.elapsed()
+        self._warned = False
         behind = self._behind
         orders = Orders(
             self._attempt,
@@ -289,6 +306,7 @@ class ContinuousLoop:
             dict(behind.turns),
             self._pace.checkpoint_every,
             self._plain,
+            self._pace.policy,
         )
         self._task = self._placer.place(orders, self._reception.address)
 
@@ -317,12 +335,16 @@ class ContinuousLoop:
         """Show rows at once that are to be seen early, and keep all else for the next step."""
         while channel is self._channel:
             message = channel.receive()
-            if isinstance(message, Shown):
-                self._showing = True
-                self._show(message)
-                self._heard, self._showing = self._clock.elapsed(), False
-            else:
-                self._messages.put((channel, message))
+            for each in message.messages if isinstance(message, Several) else (message,):
+                self._listen_to(channel, each)
+
+    def _listen_to(self, channel: Channel, message: FromTask) -> None:
+        if isinstance(message, Shown):
+            self._showing = True
+            self._show(message)
+            self._heard, self._showing = self._clock.elapsed(), False
+        else:
+            self._messages.put((channel, message))
 
     def _show(self, shown: Shown) -> None:
         try:
@@ -359,6 +381,14 @@ class ContinuousLoop:
             self._failure = f"the resident task has said nothing for {SILENT_S:g} s"
             self._placer.cancel()
             self._heard = self._clock.elapsed()
+        elif self._channel is None and not self._warned:
+            self._warn()
+
+    def _warn(self) -> None:
+        """Say that the task waits for a slot, once: it takes one for as long as the query runs."""
+        if self._clock.elapsed() - self._placed > UNPLACED_S:
+            self._warned = True
+            _LOG.warning(_UNPLACED, self._deployment.program, UNPLACED_S)
 
     def _silent(self) -> bool:
         """Whether the task has said nothing for too long; while a sink is slow it cannot."""
@@ -489,12 +519,23 @@ class ContinuousLoop:
         self._commits.publish()
         starts = _starts(self._behind.plans, told.last)
         self._behind.commit(told, sealed)
-        self._failures, self._committed_at = 0, self._clock.elapsed()
+        now = self._clock.elapsed()
+        seconds = now - max(self._placed, self._committed_at or 0.0)
+        self._failures, self._committed_at = 0, now
         self._send(CommittedUpTo(told.last))
         self.on_progress(self._progress(told, sealed, starts))
+        self._stretch(told, seconds)
         reached, self._asked.committed = self._asked.committed, []
         for each in reached:
             each()
+
+    def _stretch(self, told: Checkpoint, seconds: float) -> None:
+        """Go on with more workers, or with fewer, where the last commits say so."""
+        if self._width is None or self._asked.width is not None or self._stopping:
+            return
+        workers = self._width.learn(self._deployment.lanes, told.totals, seconds)
+        if workers != self._deployment.lanes:
+            self.rescale(workers, lambda: None)
 
     def _progress(
         self, told: Checkpoint, commit: Commit, starts: Mapping[str, Offer]
@@ -523,7 +564,7 @@ class ContinuousLoop:
             letters=told.totals.letters,
             changed=told.changed,
             origins={},
-            scaling="",
+            scaling="" if self._width is None else self._width.because,
             written=told.written,
             state={},
             held={},

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from anabranch.config import PipelinePolicy
 from anabranch.epoch.machine import Known
 from anabranch.ids import Offset, Partition
 from anabranch.observe.facts import SourceFacts
@@ -42,6 +43,8 @@ class Orders:
     """Seconds."""
     plain: PlainPython
     """What is done by evaluators."""
+    policy: PipelinePolicy = "lp"
+    """By what workers go to operators."""
     tasks: bytes | None = None
     """For them, pickled by whoever places the task; None: there are none, all is done here."""
 
@@ -76,6 +79,13 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
+class Several:
+    """Messages in their order, sent as one: each by itself wakes whoever waits for it."""
+
+    messages: tuple[Planned | Shown, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Totals:
     """What happened between two barriers."""
 
@@ -87,6 +97,12 @@ class Totals:
     letters: int = 0
     latencies: Sequence[float] = ()
     """Seconds from its cut until an epoch had left, of some epochs."""
+    epochs: int = 0
+    """With rows."""
+    more: int = 0
+    """Of those, epochs behind which more was waiting when they were cut."""
+    at_work: float = 0.0
+    """Seconds in which an epoch with rows was on its way."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from uuid import uuid4
 
@@ -53,6 +53,7 @@ from anabranch.runtime.continuous.messages import (
     Orders,
     Planned,
     Positions,
+    Several,
     Shown,
     Stop,
     Told,
@@ -62,7 +63,7 @@ from anabranch.runtime.continuous.plain_python import Divided
 from anabranch.runtime.continuous.sources import Sources
 from anabranch.runtime.continuous.writer import Writer, restore
 from anabranch.runtime.offers import offer_of
-from anabranch.scheduling.last_in_pipeline import last_in_pipeline
+from anabranch.scheduling.pipeline_policies import PIPELINE_POLICIES
 from anabranch.state.envelope import Json
 from anabranch.state.stores import store_at
 
@@ -74,6 +75,9 @@ HEARD_S = 10.0
 """How long the driver has to hear what was said last."""
 SAMPLED = 256
 """Epochs of a commit whose latency is told."""
+
+FEW = 4096
+"""Rows of an epoch that is done by who cuts it, if the one before had no more."""
 
 KILL = Interruption("kill")
 
@@ -103,20 +107,33 @@ class _Left:
     late: int = 0
     letters: int = 0
     latencies: list[float] = field(default_factory=list)
+    more: int = 0
+    at_work: float = 0.0
 
-    def count(self, source: str, epoch: Epoch, seconds: float) -> None:
-        """Count an epoch that left so many seconds behind its cut."""
+    def count(self, source: str, epoch: Epoch, seconds: float, alone: float) -> None:
+        """Count an epoch that left so many seconds behind its cut, or behind the one before."""
         self.rows[source] = self.rows.get(source, 0) + epoch.rows
         self.late += epoch.late
         self.letters += epoch.letters
         if epoch.rows:
             self.latencies.append(seconds)
+            self.more += epoch.read.offer.more
+            self.at_work += alone
 
     def totals(self) -> Totals:
         """What happened, to be told."""
         step = max(1, len(self.latencies) // SAMPLED)
         shown = sorted(self.latencies)[::step]
-        return Totals(dict(self.rows), self.given, self.late, self.letters, tuple(shown))
+        return Totals(
+            dict(self.rows),
+            self.given,
+            self.late,
+            self.letters,
+            tuple(shown),
+            len(self.latencies),
+            self.more,
+            self.at_work,
+        )
 
 
 @dataclass(slots=True)
@@ -179,21 +196,28 @@ class ResidentTask:
         self._states = Writer(deployment, program, store, orders.turns)
         self._log, self._asked = _Log.at(orders.first), _Asked()
         self._left, self._barrier = _Left(), deque[_Barrier]()
-        self._size = EpochSize()
+        self._size, self._left_at, self._last_rows = EpochSize(), 0.0, 0
+        self._told: list[Planned | Shown] | None = None
+        """What is told of an epoch at its end; None: at once."""
         self._inbox: deque[FromDriver] = deque()
         self._wake, self._orphaned = threading.Event(), False
         self._writing: deque[Future[None]] = deque()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="anabranch-writer")
         workers = deployment.lanes
-        self._room = 2 * workers + 1
+        self._room = workers + 1
         """Epochs that may be on their way: more would wait in queues instead of in the source."""
-        core = Core(works, self._leave)
-        self._threads = Threads(core, last_in_pipeline, workers, clock, size=lambda _: 1)
+        self._threads = self._working(Core(works, self._leave), workers)
+
+    def _working(self, core: Core, workers: int) -> Threads:
+        choose = PIPELINE_POLICIES[self._orders.policy]
+        return Threads(core, choose, workers, self._clock, size=lambda _: 1)
 
     def _started(self) -> Evaluators | None:
         tasks = self._orders.tasks
         if tasks is None or not self._orders.plain or free_threaded():
             return None
+        if self._deployment.lanes == 1:
+            return None  # nobody else wants the interpreter's lock
         return Evaluators(self._deployment.lanes, tasks)
 
     @contextmanager
@@ -330,7 +354,7 @@ class ResidentTask:
         if self._asked.stop:
             return moved  # who waits for what there is asks the next task
         for name in self._sources.in_turn(self._times):
-            if self._log.cut - self._log.gone >= self._room:
+            if self._log.cut - self._log.gone >= (1 if self._small() else self._room):
                 caught_up = False
                 break
             offer = self._sources.look(name, now, self._size)
@@ -372,10 +396,12 @@ class ResidentTask:
         """Cut an epoch, and tell of it before anything of it can be shown."""
         epoch, asked = self._log.cut, self._asked
         plan = self._sources.plan(epoch, name, offer, self._deployment.lanes)
-        self._channel.send(Planned(plan, barrier is not None))
-        if asked.deadly == name and barrier is None:
-            asked.doomed = epoch
-        self._add(name, offer, now, barrier)
+        # Who writes down what is behind a barrier tells it by himself: its plan is told before.
+        with self._at_once() if barrier is None else nullcontext():
+            self._say(Planned(plan, barrier is not None))
+            if asked.deadly == name and barrier is None:
+                asked.doomed = epoch
+            self._add(name, offer, now, barrier)
         match None if offer.empty else self._sources.interruption(name, offer):
             case Interruption("end"):
                 asked.stop = True
@@ -384,9 +410,43 @@ class ResidentTask:
 
     def _add(self, name: str, offer: Offer, now: float, barrier: Barrier | None = None) -> None:
         splits = self._sources.take(name, offer)
-        number = self._deployment.number(name)
+        number, here = self._deployment.number(name), self._here()
         self._log.cut += 1
-        self._threads.add(fragments_of(EpochToRead(number, offer, splits, barrier, now)))
+        epoch = fragments_of(EpochToRead(number, offer, splits, barrier, now))
+        if here:
+            self._threads.do(epoch)
+        else:
+            self._threads.add(epoch)
+
+    def _small(self) -> bool:
+        """Whether epochs are so small that who cuts them does their work, one after the other."""
+        # Evaluators are asked by several workers: one would ask one behind the other.
+        return self._evaluators is None and self._last_rows <= FEW
+
+    def _here(self) -> bool:
+        """Whether the next epoch is done by who cuts it: nobody else is at work, too."""
+        return self._small() and self._log.cut == self._log.gone
+
+    def _say(self, message: Planned | Shown) -> None:
+        """Tell the driver, now or with what else is told of the same epoch."""
+        if self._told is None:
+            self._channel.send(message)
+        else:
+            self._told.append(message)
+
+    @contextmanager
+    def _at_once(self) -> Iterator[None]:
+        """Tell what is said of an epoch that is done here as one message."""
+        if not self._here():
+            yield
+            return
+        self._told = []
+        try:
+            yield
+        finally:
+            told, self._told = tuple(self._told), None
+            if told:
+                self._channel.send(told[0] if len(told) == 1 else Several(told))
 
     def _place_barrier(self, now: float) -> None:
         """Cut an epoch of nothing behind which all is written down, if that is wanted.
@@ -418,9 +478,11 @@ class ResidentTask:
             if rows is not None and rows.height:
                 left.given += rows.height
                 self._give(name, output.sink, rows, epoch.number)
-        seconds = self._clock.elapsed() - epoch.read.at
-        left.count(source, epoch, seconds)
-        self._size = self._size.learn(epoch.rows, seconds)
+        now = self._clock.elapsed()
+        alone = now - max(epoch.read.at, self._left_at)
+        left.count(source, epoch, now - epoch.read.at, alone)
+        self._size = self._size.learn(epoch.rows, alone)
+        self._left_at, self._last_rows = now, epoch.rows
         if epoch.read.barrier is not None:
             self._left = _Left()
             barrier = self._barrier.popleft()
@@ -430,7 +492,7 @@ class ResidentTask:
 
     def _give(self, name: str, sink: Sink, rows: pl.DataFrame, epoch: int) -> None:
         if sink.visible == "early":
-            self._channel.send(Shown(name, epoch, self._written(sink, rows, epoch)))
+            self._say(Shown(name, epoch, self._written(sink, rows, epoch)))
         elif sink.gathers:
             self._left.gathered.setdefault(name, []).append(rows)
         else:
