@@ -46,6 +46,20 @@ def _no_waiting(request, monkeypatch):
         monkeypatch.setenv("JAVA_HOME", "/nonexistent")
 
 
+@pytest.fixture(autouse=True)
+def _no_stopping():
+    """A process has one Spark, and the tests after this one go on with it."""
+    before = _spark()
+    yield
+    assert before is None or before is _spark(), "stopped the Spark of other tests: use a process"
+
+
+def _spark():
+    """The SparkContext that runs in this process, without an import of Spark for its sake."""
+    pyspark = sys.modules.get("pyspark")
+    return None if pyspark is None else pyspark.SparkContext._active_spark_context
+
+
 @pytest.fixture(scope="session")
 def s3_server():
     """A server that speaks S3's protocol, on this host alone; yields its address."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from anabranch import testing
     from anabranch.api.program import Program
+    from anabranch.api.session import Session
     from anabranch.connectors import sinks, sources
     from anabranch.epoch.triggers import available_now, continuous, epochs
     from anabranch.errors import AnabranchError, CheckpointError, ProgramError, RunError
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 # Resolved on first use: `import anabranch` must cost next to nothing beside `import polars`.
 _HOMES = {
     "anabranch.api.program": "Program",
+    "anabranch.api.session": "Session",
     "anabranch.connectors": "sinks sources",
     "anabranch.epoch.triggers": "available_now continuous epochs",
     "anabranch.errors": "AnabranchError CheckpointError ProgramError RunError",
@@ -57,6 +59,7 @@ __all__ = [
     "Program",
     "ProgramError",
     "RunError",
+    "Session",
     "approx_distinct",
     "approx_quantile",
     "available_now",

@@ -35,7 +35,7 @@ def test_an_unknown_name_is_a_usage_error_that_says_what_exists(capsys):
     out, err = capsys.readouterr()
     assert "" == out
     assert (
-        "bench: no benchmark 'nope'; there are bundles, compile, continuous, elastic, epochs, kernels, ordering, recovery, shapes, soak, start, streambox, ysb\n"
+        "bench: no benchmark 'nope'; there are bundles, compile, continuous, elastic, epochs, kernels, ordering, recovery, sessions, shapes, soak, start, streambox, ysb\n"
         == err
     )
 
@@ -54,6 +54,7 @@ def test_without_a_name_it_says_which_there_are(arguments, capsys):
         "kernels",
         "ordering",
         "recovery",
+        "sessions",
         "shapes",
         "soak",
         "start",

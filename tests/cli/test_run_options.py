@@ -2,6 +2,8 @@
 
 import json
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -12,8 +14,6 @@ from anabranch.cli.command import parser
 from anabranch.cli.on_spark import Ended, Options, Ran, _start
 from anabranch.cli.run import _options, _tell
 from anabranch.epoch.triggers import Trigger, available_now, epochs
-from anabranch.spark import private
-from anabranch.spark.session import Attached
 
 PROGRAM = """
 import polars as pl
@@ -149,7 +149,7 @@ class Changed:
 
 
 def test_what_has_changed_since_the_checkpoint_is_told(capsys):
-    _start(Changed(), Options(available_now(), None, None, "local[2]", {}), 1)
+    _start(Changed(), Options(available_now(), None, None, "local[2]", {}))
 
     assert "views: operator 'ads' is new\n" == capsys.readouterr().err
 
@@ -208,33 +208,33 @@ def test_a_run_is_watched_where_its_options_say(tmp_path, capsys):
     assert 'anabranch_epochs_under_way{query="watched"} 1\n' in out.read_text()
 
 
-@pytest.fixture
-def _own_spark():
-    """A file of the test starts a Spark: the tests after it find none."""
-    yield
-    Attached(private.active_context(), owned=True).stop()
-    assert private.active_context() is None
-
-
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.usefixtures("_own_spark")
-def test_settings_for_another_spark_than_the_files_own_are_refused(tmp_path, capsys):
+def test_settings_for_another_spark_than_the_files_own_are_refused(tmp_path):
+    """In a process of its own: the Spark that the file stops and starts is the whole process's."""
     file = tmp_path / "own.py"
     file.write_text(OWN_SPARK.replace("{out}", str(tmp_path / "out")))
+    done = subprocess.run(
+        [sys.executable, "-c", THREE_RUNS, str(file)], capture_output=True, text=True, check=False
+    )
 
-    given = ["run", str(file), "--json", "--trigger", "now"]
-    assert 1 == main([*given, "--master", "local[4]", "--conf", "a=b"])
-    error = json.loads(capsys.readouterr().out)["error"]
-    assert 0 == main(given)
-    ran = json.loads(capsys.readouterr().out)
-    assert 0 == main([*given, "--sequential"]), capsys.readouterr().err
-
-    assert "--master and --conf cannot be had" in error["message"]
-    assert "master local[1,4]" in error["message"]
+    assert 0 == done.returncode, done.stderr[-4000:]
+    refused, ran, _ = (json.loads(line) for line in done.stdout.splitlines())
+    assert "--master and --conf cannot be had" in refused["error"]["message"]
+    assert "master local[1,4]" in refused["error"]["message"]
     assert 5 == ran["programs"][0]["rows"]
     assert [0, 1, 2, 3, 4] == _written(tmp_path)
 
+
+THREE_RUNS = """
+import sys
+from anabranch.cli import main
+
+given = ["run", sys.argv[1], "--json", "--trigger", "now"]
+assert 1 == main([*given, "--master", "local[4]", "--conf", "a=b"])
+assert 0 == main(given)
+assert 0 == main([*given, "--sequential"])
+"""
 
 # The context is stopped when the file is imported again: each import begins with none.
 OWN_SPARK = """

@@ -257,3 +257,10 @@ def test_what_has_no_place_in_the_log_is_called_by_its_ticket():
     assert "ticket 7 of clicks is read, without a place in the log yet" in why(
         views(clicks(), waiting)
     )
+
+
+def test_a_task_that_spark_has_not_begun():
+    text = why(views(clicks(), unplaced_since=88.0))
+
+    assert "its task waits for one of Spark's slots for 12 s; others have them all" in text
+    assert "slots" not in why(views(clicks(), unplaced_since=99.0)), "that is how long it takes"

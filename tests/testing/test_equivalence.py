@@ -15,6 +15,7 @@ from anabranch.errors import ProgramError, RunError
 from anabranch.runtime import assembly
 from anabranch.runtime.intake import Intake
 from anabranch.runtime.loop import Loop
+from anabranch.scheduling.query_policies import QUERY_POLICIES
 from anabranch.state.commits import Commits
 from anabranch.testing import assert_same_as_sequential, programs
 from anabranch.testing import equivalence as kit
@@ -258,13 +259,21 @@ def test_files_are_read_anew_by_every_life(tmp_path):
     assert [] == source._names
 
 
+@pytest.mark.parametrize("policy", QUERY_POLICIES)
+def test_a_policy_changes_no_output(policy):
+    assert_same_as_sequential(numbers(), policies=[policy], crash_at=[2, "after commit"])
+    assert_same_as_sequential(numbers(), policies=[policy], rescale_at={2: 3})
+
+
 # ---- What is refused ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"policies": ["klink"]}, r"policies=\['klink'\] cannot be had: there is one policy yet"),
+        ({"policies": ["klnk"]}, r"policies must be names of a session's policies, got 'klnk'"),
+        ({"policies": "klink"}, r"policies must be names of a session's policies, got 'klink'"),
+        ({"policies": []}, r"policies must be names of a session's policies, got \[\]"),
         ({"widths": ()}, r"widths must be whole numbers of at least 1"),
         ({"widths": (0,)}, r"widths must be whole numbers of at least 1"),
         ({"widths": 2}, r"widths must be whole numbers of at least 1"),

@@ -7,13 +7,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
-from anabranch import config
+from anabranch.api.options import Chosen
 from anabranch.compiler.compile import compile_graph, plan_of
 from anabranch.compiler.explain.forms import explain
 from anabranch.compiler.plan import Plan
 from anabranch.connectors.base import Source
-from anabranch.epoch.triggers import Trigger, epochs
-from anabranch.errors import ProgramError
+from anabranch.epoch.triggers import Trigger
 from anabranch.program.builder import Builder
 from anabranch.program.functions import OnError
 from anabranch.program.graph import Graph
@@ -115,37 +114,20 @@ class Program:
         has or, where its settings give a range of executors, may have. `slices` is into how many
         parts keyed state is divided for the life of a checkpoint, so the most lanes that there can
         be; "auto": by the number of cores. `durability`: what is committed outlives the process, or
-        a loss of power too. `goal`, a latency to aim at, is for queries that share a session.
+        a loss of power too. `goal` is how long what a window gives may take from its end, and a row
+        where there are no windows; misses are counted, and a session goes by it.
         """
-        if goal is not None:
-            message = "start: goal is for several queries on one Spark, which cannot be had yet"
-            raise ProgramError(message, so="leave it out: one query has all the cores")
-        _check_trigger(trigger)
-        lanes = _lanes(parallelism)
+        chosen = Chosen.of(trigger, checkpoint, parallelism, slices, goal, durability)
         graph, explanation = self.freeze(), self.explain()
-        timeout, outlets, memory = config.job_timeout(), config.outlets(), config.state_memory()
-        from anabranch.state.stores import place_of
-
-        place = None if checkpoint is None else place_of(checkpoint)
         # What runs programs is loaded when one runs: writing one must not wait for it. Spark's
         # processes get up meanwhile.
         from anabranch.spark.session import begin
 
-        begin(spark, master=master, conf=conf, lanes=lanes if plan_of(graph).stages else 1)
+        lanes = chosen.lanes if plan_of(graph).stages else 1
+        begin(spark, master=master, conf=conf, lanes=lanes)
         from anabranch.api.starting import start_on_spark
-        from anabranch.runtime.assembly import Settings
 
-        settings = Settings(
-            trigger or epochs(),
-            place,
-            lanes,
-            _slices(slices, lanes),
-            durability,
-            job_timeout=timeout,
-            outlets=outlets,
-            state=memory,
-        )
-        return start_on_spark(graph, settings, spark, master, conf or {}, explanation)
+        return start_on_spark(graph, chosen.settings(), spark, master, conf or {}, explanation)
 
     def freeze(self) -> Graph:
         """The program as a frozen graph, refused while it has loose ends."""
@@ -158,36 +140,3 @@ class Program:
     def explain(self, format: Literal["text", "json", "mermaid"] = "text") -> str:  # noqa: A002
         """How the program runs, for its author to read: what is proved, and what to change."""
         return explain(self.compile(), format)
-
-
-def _check_trigger(given: object) -> None:
-    if given is None or isinstance(given, Trigger):
-        return
-    known = "ab.epochs, ab.available_now or ab.continuous"
-    message = f"start: trigger must be made by {known}, got {given!r}"
-    raise ProgramError(message, so='write it like ab.epochs("1 s") or ab.available_now()')
-
-
-def _slices(given: object, lanes: int | None) -> int | None:
-    """How many slices; None: to be found."""
-    from anabranch.state.slices import MOST_SLICES
-
-    if given == "auto":
-        return None
-    if not isinstance(given, int) or isinstance(given, bool) or not 1 <= given <= MOST_SLICES:
-        message = f"start: slices must be a number from 1 to {MOST_SLICES}, got {given!r}"
-        raise ProgramError(message, so='or "auto": by the number of cores')
-    if lanes is not None and lanes > given:
-        message = f"start: {lanes} lanes cannot share {given} slices"
-        raise ProgramError(message, so="take more slices or fewer lanes")
-    return given
-
-
-def _lanes(parallelism: object) -> int | None:
-    """How many; None: as many as cores."""
-    if parallelism == "auto":
-        return None
-    if isinstance(parallelism, int) and not isinstance(parallelism, bool) and parallelism >= 1:
-        return parallelism
-    message = f"start: parallelism must be a whole number of at least 1, got {parallelism!r}"
-    raise ProgramError(message, so='leave it out, or pass "auto", for as many lanes as cores')

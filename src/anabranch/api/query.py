@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from os import PathLike
-from typing import Any, final
+from typing import Any, Protocol, final
 
 from anabranch.errors import AnabranchError, RunError
 from anabranch.observe.facts import Facts
@@ -28,6 +28,22 @@ _PROCESSING, _NEXT = "Processing new data", "Waiting for next trigger"
 """What Spark's own queries say, so that those who read it need learn nothing new."""
 
 
+class Company(Protocol):
+    """Who is told of a query by itself, in its own thread but for its start."""
+
+    def started(self, query: Query) -> None:
+        """It is about to begin."""
+        ...
+
+    def progressed(self, query: Query, progress: dict[str, Any]) -> None:
+        """It has committed something."""
+        ...
+
+    def ended(self, query: Query) -> None:
+        """It has ended, and has its error, if there is one."""
+        ...
+
+
 @final
 class Query:
     """One running program: its own thread drives it from cycle to cycle."""
@@ -43,11 +59,12 @@ class Query:
         notes: tuple[str, ...] = (),
         run_id: str | None = None,
         watching: Watching | None = None,
+        company: Company | None = None,
     ) -> None:
         """Begin to run; users call `program.start(...)`.
 
         `id` is the same in all runs of one checkpoint, `run_id` is this run's. `notes` say what has
-        changed since the runs before, as far as it may.
+        changed since the runs before, as far as it may. `company` are those it shares Spark with.
         """
         self.name, self.id, self.notes = name, identity, notes
         self.run_id = run_id or identity
@@ -60,7 +77,10 @@ class Query:
         self._error: Exception | None = None
         self._begun = False
         self._totals, self._watching = _Totals(), watching or Watching()
+        self._company = company
         loop.on_progress = self._note
+        if company is not None:
+            company.started(self)
         self._thread = threading.Thread(target=self._live, name=f"anabranch-{name}", daemon=True)
         self._thread.start()
 
@@ -217,6 +237,8 @@ class Query:
         self._totals.add(told)
         self._progress.append(told)
         self._watching.note(told)
+        if self._company is not None:
+            self._company.progressed(self, told)
 
     def _live(self) -> None:
         try:
@@ -246,6 +268,8 @@ class Query:
         finally:
             self._watching.close()
             self._ended.set()
+            if self._company is not None:
+                self._company.ended(self)
 
 
 class _Totals:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from anabranch.api.query import Query
+from anabranch.api.query import Company, Query
 from anabranch.clock import Clock, SystemClock
 from anabranch.compiler.compile import plan_of
 from anabranch.engine.interpreter import free_threaded
@@ -18,15 +18,21 @@ from anabranch.runtime.continuous.plain_python import told
 from anabranch.runtime.executor import Executor
 
 
-def start_on_spark(
+def start_on_spark(  # noqa: PLR0913 - all that a query is started with
     graph: Graph,
     settings: Settings,
     spark: Any,
     master: str,
     conf: Mapping[str, str],
     explanation: str,
+    *,
+    pool: str | None = None,
+    company: Company | None = None,
 ) -> Query:
-    """Start a program on a Spark that is given, or on one of our own."""
+    """Start a program on a Spark that is given, or on one of our own.
+
+    `pool` is where Spark's fair scheduler is to have its jobs, `company` who is told of it.
+    """
     from anabranch.spark.executor import SparkExecutor
     from anabranch.spark.long_task import LongTask
     from anabranch.spark.session import spark_context
@@ -34,17 +40,20 @@ def start_on_spark(
     attached = spark_context(spark, master=master, app_name=f"anabranch: {graph.name}", conf=conf)
     try:
         resident = settings.trigger.checkpoint_every is not None
-        where = (LongTask if resident else SparkExecutor)(attached.sc, graph)
-        if resident:
+        where: LongTask | SparkExecutor
+        if not resident:
+            where = SparkExecutor(attached.sc, graph, pool=pool)
+        else:
+            where = LongTask(attached.sc, graph)
             workers = settings.lanes or where.slots
             explanation += told(plan_of(graph), workers, free=free_threaded())
-        return start(graph, settings, where, explanation, closing=attached.stop)
+        return start(graph, settings, where, explanation, closing=attached.stop, company=company)
     except BaseException:
         attached.stop()
         raise
 
 
-def start(
+def start(  # noqa: PLR0913 - all that a query is started with
     graph: Graph,
     settings: Settings,
     executor: Executor | Placer,
@@ -52,6 +61,7 @@ def start(
     *,
     clock: Clock | None = None,
     closing: Any = None,
+    company: Company | None = None,
 ) -> Query:
     """Start a program on an executor, or in a task that is placed."""
     clock = clock or SystemClock()
@@ -75,4 +85,5 @@ def start(
         assembled.notes,
         assembled.run_id,
         watching(graph.name, settings.outlets, assembled.loop.facts, clock),
+        company,
     )

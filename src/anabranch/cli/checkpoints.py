@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from anabranch.errors import CheckpointError, ProgramError
-from anabranch.observe.checkpoint import COMMITTED_AT, no_checkpoint
+from anabranch.observe.checkpoint import COMMITTED_AT, SESSION, no_checkpoint
+from anabranch.state.envelope import Json
 from anabranch.state.layout import METADATA, STATE, Commit, Metadata
 from anabranch.state.recovery import Recovered, recover
 from anabranch.state.store import Missing, Store
@@ -64,6 +65,8 @@ class Seen:
     operators: tuple[Operator, ...]
     unpublished: int
     """Epochs that are committed and may not be visible yet, counted for each sink."""
+    session: Mapping[str, Json] = field(default_factory=dict)
+    """How it stood among other queries at its last commit; nothing: there were none."""
 
 
 def place(given: str) -> Place:
@@ -119,7 +122,13 @@ def _read(store: Store) -> Seen:
         () if commit is None else tuple(_source(name, commit) for name in commit.positions),
         tuple(_operator(name, found, sizes) for name in sorted(found.chains)),
         len(found.unpublished),
+        {} if commit is None else _session(commit),
     )
+
+
+def _session(commit: Commit) -> Mapping[str, Json]:
+    told = commit.statistics.get(SESSION)
+    return told if isinstance(told, dict) else {}
 
 
 def _source(name: str, commit: Commit) -> Source:

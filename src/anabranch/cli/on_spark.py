@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 from anabranch.api.program import Program
 from anabranch.api.query import Query
+from anabranch.api.session import Session
 from anabranch.cli.interrupts import Asked, Interrupts, interrupts
 from anabranch.cli.live import Screen, screen
 from anabranch.clock import Clock, SystemClock
@@ -31,6 +33,10 @@ class Options:
     parallelism: int | None
     master: str
     conf: Mapping[str, str]
+    policy: str = "klink"
+    """Whose turn it is, of several."""
+    memory_limit: int | None = None
+    goal: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +77,10 @@ def run_on_spark(
     print(f"starting Spark ({options.master})", file=sys.stderr)
     began = clock.elapsed()
     with interrupts() as asked:
-        queries = _started(programs, options, asked)
-        with screen(clock) as shown:
-            _watch(queries, shown, asked)
+        with _session(programs, options) as session:
+            queries = _started(programs, options, asked, session)
+            with screen(clock) as shown:
+                _watch(queries, shown, asked)
         for query in queries:
             query.await_termination()
     seconds = clock.elapsed() - began
@@ -81,10 +88,27 @@ def run_on_spark(
     return Ended(tuple(_ran(query, seconds) for query in queries), asked.asked, code)
 
 
-def _started(programs: Sequence[Program], options: Options, asked: Interrupts) -> list[Query]:
+@contextmanager
+def _session(programs: Sequence[Program], options: Options) -> Iterator[Session | None]:
+    """The session of several programs; one has Spark for itself."""
+    if len(programs) == 1:
+        yield None
+        return
+    with Session(
+        policy=options.policy,
+        memory_limit=options.memory_limit,
+        master=options.master,
+        conf=options.conf,
+    ) as session:
+        yield session
+
+
+def _started(
+    programs: Sequence[Program], options: Options, asked: Interrupts, session: Session | None
+) -> list[Query]:
     queries: list[Query] = []
     try:
-        queries.extend(_start(program, options, len(programs)) for program in programs)
+        queries.extend(_start(program, options, session) for program in programs)
         asked.starting = False
     except BaseException:
         # What has begun ends in order, and the first error is the one that counts.
@@ -95,17 +119,20 @@ def _started(programs: Sequence[Program], options: Options, asked: Interrupts) -
     return queries
 
 
-def _start(program: Program, options: Options, count: int) -> Query:
+def _start(program: Program, options: Options, session: Session | None = None) -> Query:
     checkpoint = options.checkpoint
-    if checkpoint is not None and count > 1:
+    if checkpoint is not None and session is not None:
         checkpoint = checkpoint / program.name
-    query = program.start(
-        trigger=options.trigger,
-        checkpoint=None if checkpoint is None else str(checkpoint),
-        parallelism="auto" if options.parallelism is None else options.parallelism,
-        master=options.master,
-        conf=options.conf,
-    )
+    chosen: dict[str, Any] = {
+        "trigger": options.trigger,
+        "checkpoint": None if checkpoint is None else str(checkpoint),
+        "parallelism": "auto" if options.parallelism is None else options.parallelism,
+        "goal": options.goal,
+    }
+    if session is None:
+        query = program.start(**chosen, master=options.master, conf=options.conf)
+    else:
+        query = session.start(program, **chosen)
     for note in query.notes:
         print(f"{query.name}: {note}", file=sys.stderr)
     return query

@@ -19,6 +19,8 @@ from anabranch.cli.sequentially import NOTICE, run_to_sinks
 from anabranch.compiler.compile import plan_of
 from anabranch.epoch.triggers import Trigger, available_now, epochs
 from anabranch.errors import AnabranchError, ProgramError
+from anabranch.program.durations import parse_duration
+from anabranch.scheduling.query_policies import QUERY_POLICIES, SPARKS
 from anabranch.spark.private import active_context
 
 NOWHERE = """\
@@ -29,6 +31,7 @@ EXAMPLES = (
     ("run views.py --checkpoint ckpt", "go on where the last run ended"),
     ("run views.py --trigger now --checkpoint ckpt", "all that is there now, then end"),
     ("run shop.py:views shop.py:orders --checkpoint ckpt", "two programs side by side"),
+    ("run views.py orders.py --goal 2s --policy klink", "a session, by goals"),
     ("run views.py --master spark://host:7077 --conf spark.executor.memory=4g", "on a cluster"),
 )
 
@@ -65,6 +68,28 @@ def arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--parallelism", type=_count, metavar="N", help="lanes (default: as many as cores)"
+    )
+    command.add_argument(
+        "--goal",
+        type=_goal,
+        metavar="TIME",
+        help='how long what a window gives may take from its end, such as "2 s": misses are '
+        "counted, and of several programs the one goes first that would miss it (default: none)",
+    )
+    command.add_argument(
+        "--policy",
+        choices=(*QUERY_POLICIES, *SPARKS),
+        default="klink",
+        metavar="NAME",
+        help=f"whose turn it is, of several programs: {', '.join((*QUERY_POLICIES, *SPARKS))} "
+        "(default: klink, by how soon the next window has to fire)",
+    )
+    command.add_argument(
+        "--memory-limit",
+        type=_size,
+        metavar="SIZE",
+        help="of rows that several programs have read and not committed, such as 2GB: above it "
+        "what frees most goes first (default: none)",
     )
     command.add_argument("--master", metavar="URL", help="Spark's master (default: local[*])")
     command.add_argument(
@@ -173,7 +198,16 @@ def _options(options: argparse.Namespace) -> Options:
     conf, trigger = dict(options.conf), options.trigger
     if options.max_rows is not None:
         trigger = dataclasses.replace(trigger or epochs(), max_rows=options.max_rows)
-    return Options(trigger, options.checkpoint, options.parallelism, master, conf)
+    return Options(
+        trigger,
+        options.checkpoint,
+        options.parallelism,
+        master,
+        conf,
+        options.policy,
+        options.memory_limit,
+        options.goal,
+    )
 
 
 def _said(options: argparse.Namespace) -> dict[str, str]:
@@ -203,6 +237,22 @@ def _trigger(given: str) -> Trigger:
     except ProgramError as error:
         message = f'"now", or a duration such as "1 s" or "500 ms"; got {given!r}'
         raise argparse.ArgumentTypeError(message) from error
+
+
+def _goal(given: str) -> str:
+    try:
+        parse_duration(given, "goal")
+    except ProgramError as error:
+        message = f'a duration such as "2 s" or "500 ms"; got {given!r}'
+        raise argparse.ArgumentTypeError(message) from error
+    return given
+
+
+def _size(given: str) -> int:
+    if (found := config.size_of(given)) is None:
+        message = f"a size such as 512MB or 2GB, got {given!r}"
+        raise argparse.ArgumentTypeError(message)
+    return found
 
 
 def _count(given: str) -> int:

@@ -19,7 +19,10 @@ from anabranch.clock import Clock, SystemClock
 from anabranch.observe.shown import length, moment
 
 _COLUMNS = ("program", "epochs", "rows", "rows/s", "last commit", "watermark", "lanes", "state")
+_AMONG_OTHERS = ("lag", "slack", "next firing", "rank", "held", "policy")
+"""Of queries that are in a session."""
 
+_LIVE_S = 86_400.0
 _WIDE = 200
 """Columns where there is no screen: nothing is cut off in a file."""
 
@@ -71,12 +74,41 @@ def _show(options: argparse.Namespace, console: Console, found: Sequence[Seen]) 
 
 def table(found: Sequence[Seen], clock: Clock) -> Table:
     """A line for each query."""
-    made = Table(box=None)
-    for name in _COLUMNS:
+    made, others = Table(box=None), any(each.session for each in found)
+    for name in (*_COLUMNS, *(_AMONG_OTHERS if others else ())):
         made.add_column(name, justify="left" if name == "program" else "right", no_wrap=True)
     for each in found:
-        made.add_row(*_cells(each, clock.now()))
+        more = _among_others(each, clock.now()) if others else ()
+        made.add_row(*_cells(each, clock.now()), *more)
     return made
+
+
+def _among_others(found: Seen, now: float) -> tuple[str, ...]:
+    """How a query stands in its session, as of its last commit."""
+    told = found.session
+    if not told:
+        return ("-",) * len(_AMONG_OTHERS)
+    marks = [each.watermark for each in found.sources if each.watermark is not None]
+    lag = now - min(marks) / 1_000_000 if marks else None
+    slack, firing, held = (told.get(name) for name in ("slackMs", "nextFiring", "heldBytes"))
+    return (
+        # Of a replay, or at its end, a watermark tells nothing of how late it is.
+        "-" if lag is None or abs(lag) > _LIVE_S else length(max(0.0, lag)),
+        _signed(slack / 1000) if isinstance(slack, int | float) else "-",
+        _signed(firing / 1_000_000 - now) if isinstance(firing, int) else "-",
+        f"{told.get('rank', '-')}",
+        size(held) if isinstance(held, int) else "-",
+        f"{told.get('policy', '-')}",
+    )
+
+
+def _signed(seconds: float) -> str:
+    """A time that may be over.
+
+    >>> _signed(1.5), _signed(-0.25)
+    ('1.5 s', '-250 ms')
+    """
+    return f"-{length(-seconds)}" if seconds < 0 else length(seconds)
 
 
 def _cells(found: Seen, now: float) -> tuple[str, ...]:

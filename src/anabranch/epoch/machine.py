@@ -289,14 +289,26 @@ class Machine:
         heads = (HeadWork(each.ticket, each.attempt) for each in self._ready_heads())
         return [*self._ready_lanes(), *heads]
 
+    @property
+    def times(self) -> Mapping[str, SourceTime]:
+        """Of all sources, at the end of the last epoch that has its place."""
+        return self._known.times
+
+    @property
+    def held(self) -> int:
+        """Bytes of rows that were read and are not committed."""
+        under_way = self._containers.values()
+        return sum(each.heads.size for each in under_way if each.heads is not None)
+
     def _ready_heads(self) -> Iterator[Container]:
         """Those that may be read, as long as there is room for what they bring.
 
         The first may be read in any case if nothing else would free any.
         """
         under_way = self._containers.values()
-        held = sum(each.heads.size for each in under_way if each.heads is not None)
-        held += sum(self._sources[c.source].size for c in under_way if c.stage is Stage.READING)
+        held = self.held + sum(
+            self._sources[c.source].size for c in under_way if c.stage is Stage.READING
+        )
         stuck = not any(each.stage in _FREEING for each in under_way)
         for each in (each for each in under_way if each.stage is Stage.OPEN):
             held += self._sources[each.source].size

@@ -28,6 +28,20 @@ class Offer:
         """Whether it holds no rows."""
         return all(start == end for start, end in self.offsets.values())
 
+    @property
+    def rows(self) -> int | None:
+        """How many it holds, where offsets count them.
+
+        >>> Offer({0: (2, 5), 1: (0, 1)}, frozenset(), None, False).rows
+        4
+        """
+        total = 0
+        for start, end in self.offsets.values():
+            if not isinstance(start, int) or not isinstance(end, int):
+                return None
+            total += end - start
+        return total
+
 
 # Events
 

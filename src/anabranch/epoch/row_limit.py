@@ -31,11 +31,18 @@ class RowLimit:
     """
 
     rows: int = FIRST
+    target: float = TARGET_S
+
+    @classmethod
+    def within(cls, target: float | None) -> RowLimit:
+        """The first limit of a query whose cycles should take so long, if that is said."""
+        return cls() if target is None else cls(target=target)
 
     def learn(self, largest: int, rows: int, seconds: float) -> RowLimit:
         """The limit behind a cycle whose epochs had so many rows: the largest, all together."""
-        if seconds > TARGET_S and largest > LEAST:
-            return replace(self, rows=max(LEAST, min(self.rows, round(rows * TARGET_S / seconds))))
-        if seconds < TARGET_S / 2 and largest >= self.rows // 2:
+        if seconds > self.target and largest > LEAST:
+            fewer = min(self.rows, round(rows * self.target / seconds))
+            return replace(self, rows=max(LEAST, fewer))
+        if seconds < self.target / 2 and largest >= self.rows // 2:
             return replace(self, rows=min(MOST, 2 * self.rows))
         return self

@@ -20,6 +20,8 @@ from anabranch.state.stores import Place, checkpoint_at, place_of
 
 COMMITTED_AT = "committedAt"
 """When a commit was made, among its statistics: microseconds since 1970."""
+SESSION = "session"
+"""How its query stood among others then, if it was in a session."""
 
 _LOOKS = 3
 

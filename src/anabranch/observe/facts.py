@@ -34,6 +34,11 @@ class Look:
         """Whether the last look has shown rows that no epoch had yet."""
         return self.offer is not None and not self.offer.empty
 
+    @property
+    def waiting(self) -> int:
+        """How many of those, as far as offsets count them."""
+        return 0 if self.offer is None else self.offer.rows or 0
+
     def then(self, offer: Offer, at: float) -> Self:
         """What is known after one more look."""
         empty = [partition for partition, (start, end) in offer.offsets.items() if start == end]
@@ -122,6 +127,16 @@ class EpochFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Firing:
+    """When a window is expected to fire, and between which moments it does with a probability."""
+
+    at: float
+    low: float
+    high: float
+    sure: float
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """All that is known of a query at the moment `now`."""
 
@@ -142,6 +157,16 @@ class Facts:
     """What failed last."""
     job_since: float | None = None
     """When the job under way began, if one is."""
+    unplaced_since: float | None = None
+    """When its task was given to Spark, if Spark has not begun it."""
+    turn_since: float | None = None
+    """When it asked for a turn, if it waits for one: others share its Spark."""
+    at_work: tuple[str, ...] = ()
+    """Which of those have a turn."""
+    memory_short: bool = False
+    """Whether what they hold together has reached the session's limit."""
+    firing: Firing | None = None
+    """When a window is expected to fire next, if that is known."""
     stopping: bool = False
     ended: bool = False
     error: str | None = None

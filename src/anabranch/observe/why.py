@@ -32,6 +32,7 @@ def why(facts: Facts, shape: Shape | None = None) -> str:
             lines += _source(source, facts, shape)
         if shape is not None:
             lines += _waits(facts, shape)
+        lines += _firing(facts)
     return "\n".join(lines)
 
 
@@ -45,11 +46,27 @@ def _doing(facts: Facts) -> str:
         return "has stopped"
     if not facts.live:
         return "this is what its checkpoint says; whether it runs is not known here"
+    return _working(facts)
+
+
+def _working(facts: Facts) -> str:
     if facts.failures:
         return f"its work has failed {_times(facts.failures)} in a row, and is tried again"
+    if facts.unplaced_since is not None and facts.now - facts.unplaced_since > _SILENCE_S:
+        since = length(facts.now - facts.unplaced_since)
+        return f"its task waits for one of Spark's slots for {since}; others have them all"
+    if facts.turn_since is not None:
+        return f"waits for its turn for {length(facts.now - facts.turn_since)}{_ahead(facts)}"
     if facts.epochs:
         return "is at work" + (", and ends with what is cut" if facts.stopping else "")
     return _resting(facts)
+
+
+def _ahead(facts: Facts) -> str:
+    """Who has the turns that a query waits for."""
+    who = f": {listed(facts.at_work)} {_are(facts.at_work)} at work" if facts.at_work else ""
+    short = ", and memory is short: what frees most of it goes first" if facts.memory_short else ""
+    return who + short
 
 
 def _resting(facts: Facts) -> str:
@@ -204,6 +221,18 @@ def _waits(facts: Facts, shape: Shape) -> Iterator[str]:
         watermark, source = wait.watermark(watermarks)
         if watermark != END_OF_TIME:
             yield f"operator {wait.operator}: {_waiting(wait, watermark, source)}"
+
+
+def _firing(facts: Facts) -> Iterator[str]:
+    """When a window is expected to fire, where that is known: its watermark has yet to come."""
+    if (firing := facts.firing) is None:
+        return
+    ahead = f"in {length(firing.at - facts.now)}"
+    if firing.at <= facts.now:
+        ahead = f"since {length(facts.now - firing.at)}"
+    low, high = (length(max(0.0, each - facts.now)) for each in (firing.low, firing.high))
+    between = f" ({low} to {high} from now, in {firing.sure:.0%} of cases)"
+    yield f"the next window is expected to fire {ahead}{between if firing.high > facts.now else ''}"
 
 
 def _waiting(wait: Wait, watermark: int | None, source: str) -> str:

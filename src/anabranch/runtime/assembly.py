@@ -16,7 +16,7 @@ from uuid import uuid4
 from anabranch.clock import Clock
 from anabranch.compiler.compile import plan_of
 from anabranch.compiler.staged import Stage, StagedPlan
-from anabranch.config import Outlets, StateMemory
+from anabranch.config import Outlets, PipelinePolicy, StateMemory
 from anabranch.connectors.base import Sink
 from anabranch.epoch.bundles import Bundles
 from anabranch.epoch.machine import Known, Machine, Rules
@@ -25,6 +25,7 @@ from anabranch.epoch.watermarks import END_OF_TIME, SourceTime
 from anabranch.errors import CheckpointError
 from anabranch.ids import Offset, Partition
 from anabranch.kernels.region import lower
+from anabranch.observe.waits import Shape
 from anabranch.program.graph import Graph
 from anabranch.program.operators.edges import Read, Write
 from anabranch.program.operators.operator import DEAD_LETTERS, Port
@@ -33,7 +34,8 @@ from anabranch.runtime.blame import Blame
 from anabranch.runtime.compatibility import Before, Change, Now, compare
 from anabranch.runtime.continuous.loop import ContinuousLoop, Pace, Past
 from anabranch.runtime.continuous.placing import Placer, refuse_unfit
-from anabranch.runtime.continuous.plain_python import PlainPython
+from anabranch.runtime.continuous.plain_python import PlainPython, workers_for
+from anabranch.runtime.continuous.width import Width
 from anabranch.runtime.deployment import Deployment, Durability, Input, LaneStage, Output
 from anabranch.runtime.exchange import exchange_directory
 from anabranch.runtime.executor import Executor
@@ -43,6 +45,7 @@ from anabranch.runtime.loop import Loop, Ways
 from anabranch.runtime.merging import MERGE_ABOVE
 from anabranch.runtime.offers import offer_of
 from anabranch.runtime.tables import Tables
+from anabranch.runtime.turns import Alone, Seat
 from anabranch.scheduling.session_machine import First
 from anabranch.state.commit import CommitMachine
 from anabranch.state.commits import Commits
@@ -83,6 +86,14 @@ class Settings:
     """Bytes of an epoch for an ordered sink above which tasks put them into one order."""
     first: First = First.LANES
     """Whose work goes first."""
+    pipeline: PipelinePolicy = "lp"
+    """By what workers of a continuous query go to operators."""
+    seat: Seat = field(default_factory=Alone)
+    """Its place among the queries of a session."""
+    goal: float | None = None
+    """Seconds in which what it gives is to be there."""
+    cycle: float | None = None
+    """Seconds that a cycle should take at most; None: as long as one query has for itself."""
     outlets: Outlets = field(default_factory=Outlets)
     """Where it tells of itself."""
     state: StateMemory = field(default_factory=StateMemory)
@@ -137,7 +148,8 @@ def assemble(
         stack.callback(commits.close)
         settings = replace(settings, slices=settings.slices or _slices(recovered, executor))
         exchange = _exchange(stack)
-        deployment = _deployment(plan, settings, executor.slots, commits.run, root, exchange)
+        slots = _slots(plan, executor)
+        deployment = _deployment(plan, settings, slots, commits.run, root, exchange)
         program = describe(plan, [stage.task for stage in deployment.stages])
         kinds = {op.name: op.kind for op in graph.operators}
         change = _change(recovered, store, Now(program, kinds, deployment.owners.slices))
@@ -161,6 +173,13 @@ def _planned(graph: Graph, settings: Settings) -> StagedPlan:
     if settings.trigger.checkpoint_every is not None:
         refuse_unfit(graph)
     return plan_of(graph)
+
+
+def _slots(plan: StagedPlan, executor: Executor | Placer) -> int:
+    """How many lanes there are, if nobody says."""
+    if isinstance(executor, Placer):
+        return workers_for(PlainPython.of(plan), executor.slots)
+    return executor.slots
 
 
 def _sweep(deployment: Deployment) -> None:
@@ -218,7 +237,9 @@ def _deployment(
     plan: StagedPlan, settings: Settings, slots: int, run: int, root: Place, exchange: Path
 ) -> Deployment:
     graph, tasks = plan.graph, lower(plan)
-    lanes = settings.lanes or slots if plan.stages else 1
+    # Workers of a resident task do what has no state as well.
+    resident = settings.trigger.checkpoint_every is not None
+    lanes = settings.lanes or slots if plan.stages or resident else 1
     assert settings.slices is not None
     owners = Owners.spread(slices=settings.slices, lanes=lanes)
     stages = tuple(
@@ -329,8 +350,8 @@ def _looping(  # noqa: PLR0913, PLR0917 - all that a loop is made of
         return _continuous(
             settings, executor, clock, commits, sinks, past, deployment, reads, blame, plain
         )
-    tables = Tables(store, clock, commits.run, tuple(graph.of(Lookup)))
-    return _loop(settings, executor, clock, commits, past, deployment, reads, tables, blame)
+    tables, waits = Tables(store, clock, commits.run, tuple(graph.of(Lookup))), Shape.of(graph)
+    return _loop(settings, executor, clock, commits, past, deployment, reads, tables, blame, waits)
 
 
 def _loop(  # noqa: PLR0913, PLR0917 - all that a loop is made of
@@ -343,6 +364,7 @@ def _loop(  # noqa: PLR0913, PLR0917 - all that a loop is made of
     reads: Sequence[Read],
     tables: Tables,
     blame: Blame,
+    waits: Shape,
 ) -> Loop:
     recovered, trigger = past.recovered, settings.trigger
     for read in reads:
@@ -364,7 +386,7 @@ def _loop(  # noqa: PLR0913, PLR0917 - all that a loop is made of
     if trigger.bounded:
         for intake in intakes.values():
             intake.freeze_end()
-    auto = settings.lanes is None and executor.elastic
+    auto = settings.lanes is None and executor.elastic and settings.seat.alone
     ways = Ways(
         settings.bundles,
         settings.first,
@@ -372,8 +394,11 @@ def _loop(  # noqa: PLR0913, PLR0917 - all that a loop is made of
         settings.job_timeout,
         rules.every,
         auto and bool(deployment.stages),
+        settings.seat,
+        settings.goal,
+        settings.cycle,
     )
-    loop = Loop(deployment, executor, commits, machine, intakes, clock, tables, ways, blame)
+    loop = Loop(deployment, executor, commits, machine, intakes, clock, tables, ways, blame, waits)
     versions = {plan.epoch: plan.tables for plan in recovered.plans}
     running = [name for stage in deployment.stages for name in stage.task.operators]
     links = {name: recovered.chains.get(name, ()) for name in running}
@@ -406,9 +431,11 @@ def _continuous(  # noqa: PLR0913, PLR0917 - all that a loop is made of
         {name: plan.memory for name, plan in past.newest.items()},
         {name: tuple(link.part for link in found) for name, found in links.items() if found},
     )
-    pace = Pace(trigger.every / 1_000_000, trigger.checkpoint_every / 1_000_000)
+    every, checkpoint_every = trigger.every / 1_000_000, trigger.checkpoint_every / 1_000_000
+    pace = Pace(every, checkpoint_every, settings.pipeline)
+    width = Width(placer.slots, deployment.owners.slices) if settings.lanes is None else None
     return ContinuousLoop(
-        deployment, placer, commits, sinks, reads, behind, pace, clock, blame, plain
+        deployment, placer, commits, sinks, reads, behind, pace, clock, blame, plain, width
     )
 
 

@@ -110,7 +110,7 @@ class Intake:
     def splits(self, offer: Offer, bundles: Bundles | None = None) -> list[tuple[int, Any]]:
         """The splits of an epoch with the index of their partition, in order (M5)."""
         found = list(self._planned(offer, None))
-        size = None if bundles is None else bundles.size(_rows(offer), len(found))
+        size = None if bundles is None else bundles.size(offer.rows, len(found))
         return found if size is None else list(self._planned(offer, size))
 
     def _planned(self, offer: Offer, size: int | None) -> Iterator[tuple[int, Any]]:
@@ -135,13 +135,3 @@ class Intake:
             known = hint if hint.tzinfo is not None else hint.replace(tzinfo=UTC)
             return int((known - _EPOCH) // timedelta(microseconds=1))
         return int(hint) * time.tick
-
-
-def _rows(offer: Offer) -> int | None:
-    """How many rows an offer holds, where offsets count them."""
-    total = 0
-    for start, end in offer.offsets.values():
-        if not isinstance(start, int) or not isinstance(end, int):
-            return None
-        total += end - start
-    return total

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise, takewhile
 from typing import Any
 
@@ -41,8 +41,9 @@ from anabranch.errors import RunError
 from anabranch.ids import Partition
 from anabranch.kernels.failures import as_json
 from anabranch.kernels.stateless.python_rows import records_of
-from anabranch.observe.checkpoint import COMMITTED_AT
-from anabranch.observe.facts import Facts, Look
+from anabranch.observe.checkpoint import COMMITTED_AT, SESSION
+from anabranch.observe.facts import Facts, Firing, Look
+from anabranch.observe.waits import Shape as Waits
 from anabranch.runtime.advice import advice
 from anabranch.runtime.blame import Blame
 from anabranch.runtime.deployment import Deployment, Input
@@ -53,13 +54,19 @@ from anabranch.runtime.isolation import Poison, poison_in_heads, poison_in_lanes
 from anabranch.runtime.merging import MERGE_ABOVE, Merging
 from anabranch.runtime.payload import Chain, HeadDone, HeadItem, LaneDone, LaneJob, MergeItem
 from anabranch.runtime.progress import Brought, Job, progress_of
+from anabranch.runtime.prospects import Backlog, Prospects
 from anabranch.runtime.shape import Shape
+from anabranch.runtime.standing import among_others, with_goal
 from anabranch.runtime.state_sizes import StateSizes
 from anabranch.runtime.stopwatch import Stopwatch
 from anabranch.runtime.tables import Tables
+from anabranch.runtime.turns import Alone, Seat
 from anabranch.runtime.under_way import EpochUnderWay, Group, UnderWay
+from anabranch.scheduling.prospect import Prospect
 from anabranch.scheduling.session_machine import Cycle, First, SessionMachine
+from anabranch.scheduling.slack import CONFIDENCE
 from anabranch.state.commits import Commits
+from anabranch.state.envelope import Json
 from anabranch.state.layout import Commit, EpochPlan
 from anabranch.state.stores import Place
 
@@ -88,6 +95,12 @@ class Ways:
     """Seconds between two epochs."""
     auto: bool = False
     """Whether the width follows the load."""
+    seat: Seat = field(default_factory=Alone)
+    """Its place among other queries."""
+    goal: float | None = None
+    """Seconds in which what it gives is to be there."""
+    cycle: float | None = None
+    """Seconds that a cycle should take at most; None: as long as one query has for itself."""
 
 
 @dataclass(slots=True)
@@ -120,24 +133,26 @@ class Loop:
         tables: Tables,
         ways: Ways,
         blame: Blame,
+        waits: Waits = Waits(),  # noqa: B008 - a frozen value
     ) -> None:
         """Everything is given: nothing here decides."""
         self._executor, self._commits = executor, commits
         self._machine, self._intakes, self._clock, self._blame = machine, intakes, clock, blame
-        self._session = SessionMachine(executor.slots, heads=executor.slots, first=ways.first)
+        self._session = SessionMachine.of(executor.slots, ways.first, ways.cycle)
+        self._seat, self._prospects = ways.seat, Prospects.of(waits, ways.goal, machine.times)
         self._bundles, self._tables = ways.bundles or EvenBundles(executor.slots), tables
-        self._row_limit, self._even_bundles = RowLimit(), ways.bundles is None
+        self._row_limit, self._even_bundles = RowLimit.within(ways.cycle), ways.bundles is None
         self._under_way, self._waiting = UnderWay(deployment), list[Group]()
-        self._sizes = StateSizes(deployment.checkpoint)
+        self._sizes, self._deaths = StateSizes(deployment.checkpoint), 0
         self._merging = Merging(self._under_way, ways.merge_above)
-        self._job_timeout, self._deaths = ways.job_timeout, 0
+        self._job_timeout = ways.job_timeout
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="anabranch-job")
         elastic = Elasticity(ways.every, executor.slots, auto=ways.auto)
         self._shape = Shape(deployment, executor, self._under_way, elastic)
         self._forced, self._at = False, _Moments(clock.elapsed(), clock.elapsed())
-        self._cut_at, self._watch = dict[int, float](), Stopwatch(clock)
-        """The former by ticket."""
-        self._tasks = Stopwatch(clock)
+        self._cut_at = dict[int, float]()
+        """By ticket."""
+        self._watch, self._tasks = Stopwatch(clock), Stopwatch(clock)
         self._looks: dict[str, Look] = dict.fromkeys(intakes, Look())
         self._jobs, self._fetched = 0, Counter[str]()
         """Since the last commit; and bytes, by where tasks got them from."""
@@ -208,8 +223,16 @@ class Loop:
             if not done:
                 self._refuse_standstill()
             return done
-        self._machine.take(*cycle.works)
-        self._run(cycle)
+        with self._seat.turn(self._prospect, self._commit_waiting) as turn:
+            if turn.none:
+                return True  # it will be told to stop
+            if turn.waited:
+                planned |= self._plan()
+                cycle = self._session.choose(self._machine.ready())
+            if not turn.read and cycle.lanes:
+                cycle = replace(cycle, heads=())
+            self._machine.take(*cycle.works)
+            self._run(cycle)
         self._refuse_standstill()
         # For replicas and copies alone there is no hurry: they need the cores themselves.
         return bool(cycle or planned or self._merging.pending or self._shape.turning)
@@ -236,10 +259,29 @@ class Loop:
         if cycle.lanes and isinstance(outcome, CycleResult):
             self._stretch(outcome, took)
         rows = [self._rows(work.ticket) for work in cycle.heads]
+        if not self._seat.alone:
+            self._learn(cycle, sum(rows), took)
         self._bundles = self._bundles.learn(sum(rows), self._clock.elapsed() - began)
         self._row_limit = self._row_limit.learn(max(rows, default=0), sum(rows), took)
         waiting = sum(1 for work in self._machine.ready() if not isinstance(work, LaneWork))
         self._session = self._session.learn(cycle, self._clock.elapsed() - began, waiting)
+
+    def _prospect(self) -> Prospect:
+        """What can be expected of it, for who decides whose turn it is."""
+        now, elapsed = self._clock.now(), self._clock.elapsed()
+        cut = [self._cut_at[ticket] for ticket in self._machine.tickets if ticket in self._cut_at]
+        backlog = Backlog(
+            sum(look.waiting for look in self._looks.values()) + self._unread(),
+            sum(self._rows(ticket) for ticket in self._machine.tickets),
+            self._machine.held,
+            now - (elapsed - min(cut, default=elapsed)),
+        )
+        return self._prospects.prospect(backlog, now)
+
+    def _unread(self) -> int:
+        """Rows of epochs that are cut and not read, as far as offsets count them."""
+        offers = [self._under_way[ticket] for ticket in self._machine.tickets]
+        return sum(each.offer.rows or 0 for each in offers if not each.heads)
 
     def _stretch(self, outcome: CycleResult, took: float) -> None:
         """Have slices change lanes, or lanes come or go, where the last cycles say so."""
@@ -251,6 +293,19 @@ class Loop:
         if not self.over:
             self._shape.learn(seen)
 
+    def _learn(self, cycle: Cycle, rows: int, took: float) -> None:
+        """What a turn cost, and which watermarks it has brought."""
+        self._prospects.worked(rows, took)
+        for work in cycle.heads:
+            container = self._machine.container(work.ticket)
+            if container.after is not None:
+                time = container.after.times[container.source]
+                self._prospects.came(container.source, time.watermark, self._cut(work.ticket))
+
+    def _cut(self, ticket: int) -> float:
+        """When an epoch was cut, by the wall clock."""
+        return self._clock.now() - (self._clock.elapsed() - self._cut_at[ticket])
+
     def _look_round(self) -> None:
         """See how many slots there are now: executors come and go."""
         slots = self._shape.slots()
@@ -261,7 +316,17 @@ class Loop:
 
     def facts(self) -> Facts:
         """What is known of the query now; safe from any thread, and never waits."""
-        return replace(self._seen, now=self._clock.elapsed())
+        now, standing = self._clock.elapsed(), self._seat.standing()
+        if standing is None:
+            return replace(self._seen, now=now)
+        since = standing.waiting_since
+        return replace(
+            self._seen,
+            now=now,
+            turn_since=None if since is None else now - (self._clock.now() - since),
+            at_work=standing.at_work,
+            memory_short=standing.short,
+        )
 
     def _facts(self) -> Facts:
         found = Facts.of(
@@ -271,7 +336,23 @@ class Loop:
             self._cut_at,
             self._clock.elapsed(),
         )
-        return replace(found, committed_at=self._at.committed, job_since=self._at.job)
+        return replace(
+            found,
+            committed_at=self._at.committed,
+            job_since=self._at.job,
+            firing=self._firing(found.now),
+        )
+
+    def _firing(self, now: float) -> Firing | None:
+        """When a window is expected to fire next, in seconds of the query's clock."""
+        if self._seat.alone:
+            return None
+        expected = self._prospects.expected()
+        if expected is None:
+            return None
+        since = now - self._clock.now()
+        low, high = expected.within(CONFIDENCE)
+        return Firing(expected.at + since, low + since, high + since, CONFIDENCE)
 
     def _keep_warm(self) -> None:
         """Let the lanes' processes do something before Spark takes them for idle."""
@@ -314,10 +395,12 @@ class Loop:
 
     def abandon(self) -> None:
         """Ask the executor to give up the job under way; safe from any thread."""
+        self._seat.leave()
         self._executor.cancel()
 
     def close(self) -> None:
-        """Let go of the thread that waits for jobs."""
+        """Let go of the thread that waits for jobs, and of the seat among others."""
+        self._seat.leave()
         self._pool.shutdown(wait=False)
 
     # Planning
@@ -608,7 +691,7 @@ class Loop:
             deltas={operator: dict(lanes) for operator, lanes in group.deltas.items()},
             snapshots={operator: dict(paths) for operator, paths in group.snapshots.items()},
             staged=staged,
-            statistics={COMMITTED_AT: int(self._clock.now() * 1_000_000)},
+            statistics=self._statistics(),
             quarantined=self._quarantined(group),
             undivided=deployment.undivided,
             version=self._shape.configuration.version if deployment.stages else 0,
@@ -616,10 +699,14 @@ class Loop:
         with self._watch("commitOffsets"):
             self._commits.commit(commit)
         now = self._clock.elapsed()
+        for work in group.works:
+            self._prospects.read(self._machine.container(work.ticket), self._cut(work.ticket))
         latencies = [now - self._cut_at.pop(work.ticket) for work in group.works]
         with self._watch("publish"):
             self._commits.publish()
-        self.on_progress(self._progress(group, commit, latencies))
+        firings = self._prospects.committed(known.times, self._clock.now())
+        self._prospects.count_rows(latencies)
+        self.on_progress(self._progress(group, commit, latencies, firings))
         self._merging.forget(group)
         self._under_way.forget(work.ticket for work in group.works)
         self._tell(Committed(group.epochs[-1]))
@@ -628,6 +715,18 @@ class Loop:
         self._executor.forget(oldest)
         self._keep_promises()
         self._shape.committed()
+
+    def _statistics(self) -> dict[str, Json]:
+        """What is told of a commit to who looks into the checkpoint."""
+        at: dict[str, Json] = {COMMITTED_AT: int(self._clock.now() * 1_000_000)}
+        return at if self._seat.alone else {**at, SESSION: self._among_others()}
+
+    def _among_others(self) -> dict[str, Any]:
+        """How it stands in its session; nothing where it is alone."""
+        standing = self._seat.standing()
+        if standing is None:
+            return {} if self._prospects.goal is None else with_goal(self._prospects)
+        return among_others(standing, self._prospect(), self._prospects, self._clock.now())
 
     def _quarantined(self, group: Group) -> dict[str, dict[Partition, tuple[int, ...]]]:
         """The records that were passed over in these epochs, by source and partition."""
@@ -639,7 +738,13 @@ class Loop:
                 mine[name] = (*mine.get(name, ()), *rows)
         return found
 
-    def _progress(self, group: Group, commit: Commit, latencies: Sequence[float]) -> dict[str, Any]:
+    def _progress(
+        self,
+        group: Group,
+        commit: Commit,
+        latencies: Sequence[float],
+        firings: Sequence[float],
+    ) -> dict[str, Any]:
         self._at.committed = now = self._clock.elapsed()
         seconds, self._at.told = now - self._at.told, now
         jobs, self._jobs = self._jobs, 0
@@ -670,7 +775,11 @@ class Loop:
             failures=self._machine.statistics().failures,
             sources=self._facts().sources,
             fetched=dict(self._fetched),
+            firings=firings,
+            session=self._among_others(),
         )
+        if in_lanes:
+            self._prospects.gave(sum(brought.rows.values()), brought.given or 0)
         self._fetched.clear()
         return progress_of(self._deployment, commit, brought)
 

@@ -79,6 +79,10 @@ class Brought:
     sources: Sequence[SourceFacts]
     fetched: Mapping[str, int] = field(default_factory=dict)
     """Bytes that tasks got of what others had made, by where that was."""
+    firings: Sequence[float] = ()
+    """From the ends of windows that fired to the commit, where event times are of now."""
+    session: Mapping[str, Any] = field(default_factory=dict)
+    """How the query stands among others; nothing: there are none."""
 
     @property
     def rows(self) -> dict[str, int]:
@@ -137,6 +141,8 @@ def progress_of(deployment: Deployment, commit: Commit, brought: Brought) -> dic
             "lateRows": brought.late,
             "failedRows": brought.letters,
             "latencyMs": [_ms(each) for each in brought.latencies],
+            "firingsMs": [_ms(each) for each in brought.firings],
+            "session": dict(brought.session),
             "scaling": brought.scaling,
             "backups": dict(brought.backups),
             "slicesFrom": {name: brought.origins.get(name, 0) for name in get_args(Origin)},

@@ -58,6 +58,15 @@ class SessionMachine:
     slots: int
     heads: int = 1
     first: First = First.LANES
+    short: float = SHORT_S
+    long: float = LONG_S
+
+    @classmethod
+    def of(cls, slots: int, first: First, cycle: float | None = None) -> SessionMachine:
+        """The machine of a query that begins; its cycles should take no longer than is said."""
+        if cycle is None:
+            return cls(slots, slots, first)
+        return cls(slots, slots, first, cycle / 2, cycle)
 
     def choose(self, ready: Sequence[Work]) -> Cycle:
         """The next cycle, oldest epochs first.
@@ -77,8 +86,8 @@ class SessionMachine:
 
     def learn(self, cycle: Cycle, seconds: float, waiting: int) -> SessionMachine:
         """The machine after a cycle that took so long, with so many heads still waiting."""
-        if cycle.heads and seconds > LONG_S:
+        if cycle.heads and seconds > self.long:
             return replace(self, heads=max(1, self.heads // 2))
-        if waiting and len(cycle.heads) == self.heads and seconds < SHORT_S:
+        if waiting and len(cycle.heads) == self.heads and seconds < self.short:
             return replace(self, heads=min(2 * self.heads, 32 * self.slots))
         return self

@@ -21,6 +21,7 @@ from anabranch.spark.private import Executor, Spark
 from anabranch.spark.private import JobFailed as SparkJobFailed
 from anabranch.spark.shuffle_executor import ShuffleExecutor
 
+POOL = "spark.scheduler.pool"
 _NOT_OURS = (
     "Spark's dynamic allocation is on: it may end executors that hold a query's state, which then "
     "has to be read again. Set spark.dynamicAllocation.enabled=false and leave minExecutors and "
@@ -31,9 +32,19 @@ _NOT_OURS = (
 class SparkExecutor:
     """Lanes on one SparkContext, for one query; rows go the fastest way that its hosts allow."""
 
-    def __init__(self, sc: Any, graph: Graph, exchange: config.Exchange | None = None) -> None:
-        """Use this context; the graph says whose functions travel by value."""
-        self._spark = Spark(sc)
+    def __init__(
+        self,
+        sc: Any,
+        graph: Graph,
+        exchange: config.Exchange | None = None,
+        *,
+        pool: str | None = None,
+    ) -> None:
+        """Use this context; the graph says whose functions travel by value.
+
+        Jobs go to a pool of Spark's fair scheduler, if one is named.
+        """
+        self._spark, self._pool = Spark(sc), pool
         self._host = sc.getConf().get("spark.driver.host", "localhost")
         self._there = self._spark.executor_ids()
         # Executors that have yet to come, or to say where they are, may be anywhere, unless the
@@ -119,6 +130,8 @@ class SparkExecutor:
         with telling():
             if self._watching:
                 self._refuse_strangers()
+            if self._pool is not None:
+                self._spark.set_property(POOL, self._pool)
             done = self._inner.run(heads, lanes, merges)
             self._allocation.let_go()
             return done

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from anabranch.testing.compare import assert_same_rows
     from anabranch.testing.equivalence import assert_same_as_sequential
     from anabranch.testing.oracle import run_sequential
+    from anabranch.testing.policy_contract import check_policy
     from anabranch.testing.sink_contract import check_sink
     from anabranch.testing.source_contract import check_source
     from anabranch.testing.sources import ABORT, EOF, PAUSE, TestingSource
@@ -23,6 +24,7 @@ _HOMES = {
     "anabranch.testing.compare": "assert_same_rows",
     "anabranch.testing.equivalence": "assert_same_as_sequential",
     "anabranch.testing.oracle": "run_sequential",
+    "anabranch.testing.policy_contract": "check_policy",
     "anabranch.testing.sink_contract": "check_sink",
     "anabranch.testing.source_contract": "check_source",
     "anabranch.testing.sources": "ABORT EOF PAUSE TestingSource",
@@ -39,6 +41,7 @@ __all__ = [
     "TestingSource",
     "assert_same_as_sequential",
     "assert_same_rows",
+    "check_policy",
     "check_sink",
     "check_source",
     "cuts",

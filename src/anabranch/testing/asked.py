@@ -16,6 +16,7 @@ from anabranch.errors import ProgramError, nearest
 from anabranch.program.graph import Graph
 from anabranch.program.operators.edges import Read
 from anabranch.program.operators.operator import OUT
+from anabranch.scheduling.query_policies import QUERY_POLICIES
 from anabranch.testing.faults import FaultPoint
 from anabranch.testing.lives import as_written, with_edges
 
@@ -36,9 +37,10 @@ class Asked:
     trigger: Trigger | None
     seed: int
     other_input: bool
+    policies: tuple[str | None, ...] = (None,)
 
     @classmethod
-    def of(
+    def of(  # noqa: PLR0913 - what a user may say
         cls,
         widths: Sequence[int],
         crash_at: Sequence[int | str] | None,
@@ -47,11 +49,20 @@ class Asked:
         seed: int,
         *,
         other_input: bool,
+        policies: Sequence[str] | None = None,
     ) -> Self:
         """Check what a user gave."""
         crashes = tuple(sorted(_points(crash_at), key=lambda point: point.place))
         rescale = _rescale(rescale_at)
-        return cls(_widths(widths), crashes, rescale, _trigger(trigger), seed, other_input)
+        return cls(
+            _widths(widths),
+            crashes,
+            rescale,
+            _trigger(trigger),
+            seed,
+            other_input,
+            _policies(policies),
+        )
 
     @property
     def epochs(self) -> int:
@@ -73,6 +84,18 @@ def _widths(given: Sequence[int]) -> tuple[int, ...]:
     if not found or not all(_count(width, 1) for width in found):
         message = f"{WHAT}: widths must be whole numbers of at least 1, got {given!r}"
         raise ProgramError(message, so="write e.g. widths=(1, 2)")
+    return found
+
+
+def _policies(given: Sequence[str] | None) -> tuple[str | None, ...]:
+    if given is None:
+        return (None,)
+    found = () if isinstance(given, str) or not isinstance(given, Collection) else tuple(given)
+    unknown = [each for each in found if each not in QUERY_POLICIES]
+    if not found or unknown:
+        wrong = given if not unknown else unknown[0]
+        message = f"{WHAT}: policies must be names of a session's policies, got {wrong!r}"
+        raise ProgramError(message, have=", ".join(QUERY_POLICIES), so='policies=["klink", "rr"]')
     return found
 
 

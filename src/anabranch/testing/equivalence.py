@@ -37,7 +37,7 @@ def assert_same_as_sequential(  # noqa: PLR0913 - a user's options, by name
     inputs: Inputs | None = None,
     *,
     widths: Sequence[int] = (1, 2),
-    policies: None = None,
+    policies: Sequence[str] | None = None,
     rescale_at: Mapping[int, int] | None = None,
     crash_at: Sequence[int | str] | None = None,
     trigger: Trigger | None = None,
@@ -74,6 +74,9 @@ def assert_same_as_sequential(  # noqa: PLR0913 - a user's options, by name
     first in a run. Where there are not so many epochs, the last one is meant, here and in
     `rescale_at`.
 
+    With `policies`, names of a session's, it is run by each of them: in turns with a rival, and
+    with too little memory to read before what is there has left.
+
     With `trigger=ab.continuous()` the program is resident in a task: there are no jobs and deltas
     to crash around, and another width is asked for at the beginning, wherever it was to be.
 
@@ -91,10 +94,15 @@ def assert_same_as_sequential(  # noqa: PLR0913 - a user's options, by name
     >>> assert_same_as_sequential(program, crash_at=[2, "after publish"], rescale_at={1: 3})
     """
     __tracebackhide__ = True
-    if policies is not None:
-        message = f"{WHAT}: policies={policies!r} cannot be had: there is one policy yet"
-        raise ProgramError(message, so="leave it out")
-    asked = Asked.of(widths, crash_at, rescale_at, trigger, seed, other_input=bool(inputs))
+    asked = Asked.of(
+        widths,
+        crash_at,
+        rescale_at,
+        trigger,
+        seed,
+        other_input=bool(inputs),
+        policies=policies,
+    )
     graph = with_inputs(program.freeze(), inputs or {})
     errors = {**_sketches(graph), **(within or {})}
     with tempfile.TemporaryDirectory(prefix="anabranch-same-") as home:
@@ -165,7 +173,8 @@ def _trials(asked: Asked, graph: Graph, spark: Any) -> Iterator[_Trial]:
     schedules = [
         (schedule, asked.epochs, asked.other_input)
         for width in asked.widths
-        for schedule in _runs(asked, width, graph)
+        for policy in asked.policies
+        for schedule in _runs(asked, width, graph, policy)
     ]
     yield from (_Trial(*each) for each in schedules)
     if spark is None or spark is False:
@@ -180,12 +189,14 @@ def _trials(asked: Asked, graph: Graph, spark: Any) -> Iterator[_Trial]:
         attached.stop()
 
 
-def _runs(asked: Asked, width: int, graph: Graph) -> Iterator[Schedule]:
-    """The schedules of one width."""
+def _runs(asked: Asked, width: int, graph: Graph, policy: str | None) -> Iterator[Schedule]:
+    """The schedules of one width and policy."""
 
     def schedule(trigger: Trigger) -> Schedule:
         crashes, rescale = asked.crashes, asked.rescale
-        return Schedule(width, trigger, crashes, rescale, asked.seed, UNKIND, asked.in_flight)
+        return Schedule(
+            width, trigger, crashes, rescale, asked.seed, UNKIND, asked.in_flight, policy
+        )
 
     if asked.trigger is not None:
         yield schedule(asked.trigger)

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch.clock import Clock
+from anabranch import config
+from anabranch.clock import Clock, SystemClock
 from anabranch.connectors.base import Sink, Source
 from anabranch.connectors.messages import from_message, to_message
 from anabranch.epoch.triggers import Trigger
@@ -25,6 +26,9 @@ from anabranch.runtime.continuous.loop import ContinuousLoop
 from anabranch.runtime.continuous.placing import Placer
 from anabranch.runtime.deployment import Durability
 from anabranch.runtime.loop import Loop
+from anabranch.runtime.turns import Alone, Seat
+from anabranch.scheduling.query_policies import QUERY_POLICIES
+from anabranch.simulate.contested import ContestedSeat
 from anabranch.simulate.inline import KIND, Mischief
 from anabranch.simulate.residence import ThreadPlacer
 from anabranch.testing.clock import MockClock
@@ -59,6 +63,8 @@ class Schedule:
     mischief: Mischief = KIND
     """What goes wrong where tasks run in this process."""
     in_flight: int = 16
+    policy: str | None = None
+    """By which it takes turns with a rival; None: it has none."""
 
     def up_to(self, last: int) -> Schedule:
         """The same where there is no epoch behind this one: what was to come later comes there."""
@@ -233,7 +239,15 @@ class Lives:
             SLICES,
             keep=None,
             in_flight=schedule.in_flight,
+            pipeline=config.pipeline_policy(),
+            seat=self._seat(),
         )
+
+    def _seat(self) -> Seat:
+        policy = self._schedule.policy
+        if policy is None:
+            return Alone()
+        return ContestedSeat(policy, QUERY_POLICIES[policy], SystemClock())
 
     def _executor(
         self, graph: Graph, fuse: Fuse, number: int, clock: Clock
