@@ -1,0 +1,166 @@
+"""Many queries on one Spark: latencies by policy, beside Spark's own schedulers.
+
+    ./x bench sessions                      # all of it, some 25 minutes
+    ./x bench sessions load-100             # one load; --save for a results file of its own
+    ./x bench sessions overhead memory      # what deciding costs; a bound of memory
+    ./x bench sessions 'figure-*'           # the paper's figures, in virtual time; no Spark
+    ./x bench sessions --quick              # a look
+
+`load-60`, `load-100`, `load-130`: nine queries in the shapes of YSB, LRB and NYT (three each), on
+local[2], one lane each, an epoch every 100 ms, started one after the other; rows by the wall clock,
+late by a uniform or a Zipf law (0 to 500 ms). Their rate is this part of the capacity: what the
+queries got done together when all had a backlog, in turns or by Spark's order, whichever was more
+(row `capacity`). A horizon of 20 s
+counts, behind a warm-up; at its end all is stopped. `latency_mean`, `latency_p99`: from the end of
+a window to when its rows were published. `goal_misses`: the share of windows for which that was
+more than 1 s. `throughput`: rows that were committed. Each policy is a system; `spark-fifo` and
+`spark-fair` are the same engine without turns, one epoch of a query under way at a time, as
+Structured Streaming has it, its jobs scheduled by Spark.
+
+`overhead`: what one decision costs among 10, 100 and 1,000 queries that all ask, and at a load of
+100 % the part of the time that decisions took. `memory`: at 130 %, rows held at the worst moment,
+throughput and latency with a limit, beside none.
+
+`figure-6` to `figure-9`, `nodes-1000`: the paper's figures in virtual time, on the shipped policies
+and estimates: 24 cores a node and 10,000 rows a second for each query, as there; what a row costs
+is chosen so that 60 queries take all cores of a node. The last number of a metric's name is that of
+queries, or of nodes. `slowdown`: beside one query alone. `accuracy`: how often a sweeping watermark
+came within the interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from functools import partial
+
+from anabranch.scheduling.prospect import Prospect
+from anabranch.scheduling.query_policies import QUERY_POLICIES
+from anabranch.scheduling.sweeps import Estimate
+from anabranch.scheduling.turns import Turns
+from anabranch.spark.session import spark_context
+from bench.harness.report import Row
+from bench.harness.stand import Stand
+from bench.harness.statistics import Metric, bare, compared
+from bench.sessions.figures import FIGURES
+from bench.sessions.runs import CORES, FULL, QUICK, SYSTEMS, Outcome, Scale, capacity, run
+
+NOTES = (
+    (
+        "Delays, horizon and the number of queries are scaled down from Farhat, Daudjee, Querzoni "
+        "2021 (up to 80 queries, 20 minutes, 24 threads) to two cores. The rows are made by the "
+        "tasks that read them. A window that had not fired by the end, though its watermark had "
+        "come, counts with how late it was by then."
+    ),
+)
+LOADS = {"load-60": 0.6, "load-100": 1.0, "load-130": 1.3}
+NAMES = (*LOADS, "overhead", "memory", *FIGURES)
+CHOICES = (*NAMES, "load-*", "figure-*")
+LIMIT = 4_000_000
+"""Bytes of the bound of memory."""
+
+
+def measure(stand: Stand) -> list[Row]:
+    """All cases, or those that are asked for."""
+    names, scale = stand.settings.cases, QUICK if stand.settings.quick else FULL
+    asked = [each for each in NAMES if not names or any(fnmatchcase(each, n) for n in names)]
+    rows = deciding(stand) if "overhead" in asked else []
+    for name in asked:
+        rows += FIGURES[name](stand.settings.quick) if name in FIGURES else ()
+    loads = [each for each in asked if each in LOADS]
+    if not loads and "memory" not in asked and "overhead" not in asked:
+        return rows
+    attached = spark_context(
+        master=f"local[{CORES}]", app_name="bench sessions", conf={"spark.scheduler.mode": "FAIR"}
+    )
+    try:
+        return rows + _on_spark(stand, asked, loads, scale)
+    finally:
+        attached.stop()
+
+
+def _on_spark(stand: Stand, asked: list[str], loads: list[str], scale: Scale) -> list[Row]:
+    """On one Spark for all: processes are found running by whoever comes next.
+
+    Its fair scheduler serves jobs without a pool of their own in the order in which they came.
+    """
+    rows, each = list[Row](), capacity(scale, seed=1)
+    total = each * scale.queries
+    rows.append(bare(Metric("capacity", "throughput", "rows/s"), "backlog", [total]))
+    for name in loads:
+        rows += load(stand, name, each * LOADS[name], scale)
+    if "overhead" in asked:
+        found = [run("klink", each, scale, at).deciding for at in range(stand.settings.runs)]
+        rows.append(bare(Metric("overhead", "decisions", "share"), "klink", found))
+    if "memory" in asked:
+        rows += memory(stand, each * 1.3, scale)
+    return rows
+
+
+def load(stand: Stand, case: str, rate: float, scale: Scale) -> list[Row]:
+    """Every policy at one load, in turns."""
+    found: dict[str, list[Outcome]] = {system: [] for system in SYSTEMS}
+    runs = stand.settings.runs
+    stand.progress.begin(case, runs * len(SYSTEMS))
+    for number in range(runs):
+        for system in SYSTEMS:
+            found[system].append(run(system, rate, scale, seed=number))
+            stand.progress.step(system)
+    pairs = [
+        (system, against)
+        for system in SYSTEMS
+        for against in ("spark-fifo", "spark-fair")
+        if not system.startswith("spark")
+    ]
+    metrics: dict[str, tuple[str, Callable[[Outcome], float]]] = {
+        "latency_mean": ("s", lambda each: each.mean),
+        "latency_p99": ("s", lambda each: each.p99),
+        "throughput": ("rows/s", lambda each: each.rows_per_second),
+    }
+    rows = list[Row]()
+    for name, (unit, value) in metrics.items():
+        samples = {system: [value(each) for each in outs] for system, outs in found.items()}
+        rows += compared(Metric(case, name, unit), samples, pairs)
+    for system, outs in found.items():
+        missed = Metric(case, "goal_misses", "share")
+        rows.append(bare(missed, system, [each.misses for each in outs]))
+    return rows
+
+
+def deciding(stand: Stand) -> list[Row]:
+    """One decision of Klink's among so many queries."""
+    rows = []
+    for count in (10, 100, 1000):
+        turns = Turns(QUERY_POLICIES["klink"], 1)
+        for place in range(count):
+            due = Estimate(100.0 + place % 7, 0.3, ())
+            asked = Prospect(99.0, 100, 0.05, due=100.0, expected=(due,))
+            turns = turns.enter(place, 99.0).ask(place, asked)
+        seconds = [stand.seconds(partial(turns.next, 99.5))() for _ in range(50)]
+        metric = Metric("overhead", f"decision_{count}", "s")
+        rows.append(bare(metric, "klink", seconds))
+    return rows
+
+
+def memory(stand: Stand, rate: float, scale: Scale) -> list[Row]:
+    """With a limit of memory and without."""
+    limits = {"memory mode": LIMIT, "back-pressure alone": None}
+    found: dict[str, list[Outcome]] = {system: [] for system in limits}
+    for number in range(stand.settings.runs):
+        for system, limit in limits.items():
+            found[system].append(run("klink", rate, scale, number, limit))
+    metrics: dict[str, tuple[str, Callable[[Outcome], float]]] = {
+        "most_held": ("bytes", lambda each: float(each.most_held)),
+        "throughput": ("rows/s", lambda each: each.rows_per_second),
+        "latency_p99": ("s", lambda each: each.p99),
+    }
+    pairs = [("memory mode", "back-pressure alone")]
+    return [
+        row
+        for name, (unit, value) in metrics.items()
+        for row in compared(
+            Metric("memory", name, unit),
+            {system: [value(each) for each in outs] for system, outs in found.items()},
+            pairs,
+        )
+    ]

@@ -1,0 +1,1 @@
+"""Many queries on one Spark: their sources, shapes and runs."""

@@ -1,0 +1,174 @@
+"""One run of many queries by one policy, and what came of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import anabranch as ab
+from anabranch.scheduling.query_policies import QUERY_POLICIES, SPARKS
+from bench.sessions.delayed import LONGEST_S, Delayed, Law
+from bench.sessions.shapes import PERIODS, SHAPES
+
+if TYPE_CHECKING:
+    from anabranch.api.query import Query
+
+SYSTEMS = (*QUERY_POLICIES, *SPARKS)
+EVERY = "100 ms"
+CORES = 2
+_STARTING = "Initializing sources"
+LAWS: tuple[Law, ...] = ("uniform", "zipf")
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How many queries, for how long; seconds."""
+
+    queries: int = 9
+    warm: float = 8.0
+    """Not counted: queries are started in the first part of it, one after the other."""
+    counted: float = 20.0
+    probe: float = 8.0
+    """How long the capacity is looked for."""
+
+
+FULL, QUICK, TINY = Scale(), Scale(6, 5.0, 8.0, 4.0), Scale(2, 2.0, 4.0, 1.0)
+
+
+@dataclass(slots=True)
+class Seen:
+    """What progress said while it counted."""
+
+    begin: float
+    end: float
+    latencies: list[float] = field(default_factory=list)
+    rows: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self, progress: dict[str, Any]) -> None:
+        """Take a commit's."""
+        if not self.begin <= time.time() < self.end:
+            return
+        with self._lock:
+            self.latencies += [each / 1000 for each in progress["anabranch"]["firingsMs"]]
+            self.rows += progress["numInputRows"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Of one run."""
+
+    policy: str
+    latencies: tuple[float, ...]
+    rows_per_second: float
+    misses: float
+    """The share of windows behind the goal."""
+    deciding: float
+    """The share of the time that decisions took."""
+    most_held: int
+
+    @property
+    def mean(self) -> float:
+        """Seconds."""
+        self._refuse_none()
+        return float(np.mean(self.latencies))
+
+    @property
+    def p99(self) -> float:
+        """Seconds."""
+        self._refuse_none()
+        return float(np.quantile(self.latencies, 0.99))
+
+    def _refuse_none(self) -> None:
+        if not self.latencies:
+            message = f"no window fired by {self.policy} in the time that counts"
+            raise RuntimeError(message)
+
+
+def run(
+    policy: str, rate: float, scale: Scale, seed: int, memory_limit: int | None = None
+) -> Outcome:
+    """All queries by one policy, with so many rows a second for each, on the Spark that is there.
+
+    When all are ready their rows begin, one query's after the other's in the first half of the
+    warm-up; half of them have uniform delays, half have Zipf's. At the end they are stopped at
+    once: what is late is late.
+    """
+    seconds = scale.warm + scale.counted + 5.0
+    goal = 1.0
+    with ab.Session(
+        policy=policy, lanes=1, memory_limit=memory_limit, master=f"local[{CORES}]"
+    ) as session:
+        shapes, laws = cycle(SHAPES.items()), cycle(LAWS)
+        sources = list[Delayed]()
+        for number in range(scale.queries):
+            name, shape = next(shapes)
+            sources.append(Delayed(rate, seconds, next(laws), seed * 100 + number))
+            program = shape(sources[-1], ab.sinks.Callback(_nothing), f"{name}-{number}")
+            session.start(program, trigger=ab.epochs(EVERY))
+        while any(query.status["message"] == _STARTING for query in session.queries):
+            time.sleep(0.1)
+        begin = time.time()
+        seen = Seen(begin + scale.warm, begin + scale.warm + scale.counted)
+        session.add_listener(seen)
+        chance = np.random.default_rng(seed)
+        for source, at in zip(
+            sources, chance.uniform(0.0, scale.warm / 2, scale.queries), strict=True
+        ):
+            source.go(begin + at)
+        time.sleep(max(0.0, seen.end - time.time()))
+        overdue = [each for query in session.queries for each in _overdue(query, seen.end)]
+        failed = [error for query in session.queries if (error := query.exception()) is not None]
+        if failed or len(session.queries) < scale.queries:
+            message = f"{scale.queries - len(session.queries)} queries ended before their time"
+            raise RuntimeError(message)
+        known = session.statistics()
+        session.stop(drain=False)
+    latencies = (*seen.latencies, *overdue)
+    return Outcome(
+        policy,
+        latencies,
+        seen.rows / scale.counted,
+        float(np.mean([each > goal for each in latencies] or [True])),
+        known["decidingMs"] / 1000 / (time.time() - begin),
+        known["mostHeldBytes"] or 0,
+    )
+
+
+def _overdue(query: Query, now: float) -> list[float]:
+    """How late windows are that should have fired by now: their watermarks have come.
+
+    Without those, who never serves some queries would look best by those he does serve.
+    """
+    told = (query.last_progress or {}).get("eventTime", {}).get("watermark")
+    if told is None:
+        return []
+    mark, found = datetime.fromisoformat(told).timestamp(), list[float]()
+    for period in PERIODS[query.name.partition("-")[0]]:
+        ends = np.arange(mark // period + 1, now // period + 1) * period
+        found += [now - float(end) for end in ends if end + LONGEST_S < now]
+    return found
+
+
+def capacity(scale: Scale, seed: int) -> float:
+    """Rows a second of one query, where all are given more than can be worked off.
+
+    The more of what turns and Spark's own order give: with larger epochs a row costs less, and who
+    is to be compared at its limit must not be below it.
+    """
+    short = Scale(scale.queries, scale.warm, scale.probe, scale.probe)
+    each = (run(policy, 400_000.0, short, seed) for policy in ("rr", "spark-fifo"))
+    return max(outcome.rows_per_second for outcome in each) / scale.queries
+
+
+def _nothing(rows: list[dict[str, Any]], epoch: int) -> None:
+    del rows, epoch
+
+
+__all__ = ["FULL", "LONGEST_S", "QUICK", "SYSTEMS", "TINY", "Outcome", "Scale", "capacity", "run"]
