@@ -14,7 +14,7 @@ from anabranch.observe.watching import watching
 from anabranch.program.graph import Graph
 from anabranch.runtime.assembly import Settings, assemble
 from anabranch.runtime.continuous.placing import Placer
-from anabranch.runtime.continuous.plain_python import told
+from anabranch.runtime.continuous.plain_python import PlainPython, told, workers_for
 from anabranch.runtime.executor import Executor
 
 
@@ -45,8 +45,9 @@ def start_on_spark(  # noqa: PLR0913 - all that a query is started with
             where = SparkExecutor(attached.sc, graph, pool=pool)
         else:
             where = LongTask(attached.sc, graph)
-            workers = settings.lanes or where.slots
-            explanation += told(plan_of(graph), workers, free=free_threaded())
+            plan = plan_of(graph)
+            workers = settings.lanes or workers_for(PlainPython.of(plan), where.slots)
+            explanation += told(plan, workers, free=free_threaded())
         return start(graph, settings, where, explanation, closing=attached.stop, company=company)
     except BaseException:
         attached.stop()

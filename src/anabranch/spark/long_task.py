@@ -47,6 +47,8 @@ class LongTask:
     @property
     def slots(self) -> int:
         """How many cores the largest executor has: a task uses those of one."""
+        if self._spark.local:
+            return self._spark.slots()  # the driver is the executor, and is listed as none
         return max(self._spark.slots_by_executor().values(), default=1)
 
     @property
