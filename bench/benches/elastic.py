@@ -9,10 +9,12 @@ get done meanwhile, follow figures 12 to 20 of ChronoStream.
 (`longest_gap`) and back (`longest_gap_down`), and the time from when it is asked for to the first
 commit at the new width (`turn_time`). `anabranch`: while the query runs. `migrate`: stopped behind
 what is planned and started again from its checkpoint, on the same Spark. `steady`: right before a
-change is asked for, over as long as a change takes. `structured-streaming`: stopped, its state
-repartitioned offline by Spark's own tool, started again. Rows come at half the rate at which the
-query works off a backlog, whether it runs or not. That is the official measure, since nobody sees a
-gap in a query that is hours behind, and there the width changes only behind the epochs under way.
+change is asked for, over as long as a change takes. Rows come at half the rate at which the query
+works off a backlog, whether it runs or not. That is the official measure, since nobody sees a gap
+in a query that is hours behind, and there the width changes only behind the epochs under way.
+
+`structured-*`: the same of Structured Streaming, with the same query and state: stopped, its state
+repartitioned offline by Spark's own tool, started again; rows at half of its own rate.
 
 `checkpoint-*`: the epoch that took longest from its cut to its commit (`worst_epoch`), beside a
 query that writes nothing of its state (`none`) and one that writes all of a lane's state inside the
@@ -54,6 +56,7 @@ from bench.elastic.costs import checkpoint, slices, state
 from bench.elastic.cotenant import cotenant
 from bench.elastic.faults import interval, recover
 from bench.elastic.ground import FULL, QUICK, Ground, Scale, ground
+from bench.elastic.peer import structured
 from bench.elastic.rescale import rescale
 from bench.harness.report import Row
 from bench.harness.stand import Stand
@@ -69,10 +72,10 @@ NOTES = (
     (
         "rescale: one lane to two (longest_gap, turn_time) and back (_down). A gap counts from the "
         "last commit before a change is asked for to one second behind its first commit. "
-        "structured-streaming: a process of its own, the same rows in Parquet files, RocksDB with "
+        "structured: a process of its own, the same rows in Parquet files, RocksDB with "
         "changelogs, the batch that was cut off finished with availableNow, then "
         "StreamingCheckpointManager.repartition; it writes nothing, since its file sink does not "
-        "go on behind a repartitioning."
+        "go on behind a repartitioning. With 1 GB it is changed once."
     ),
     (
         "recover-executor, memory and rescale-cluster: a process and a Spark of their own, "
@@ -81,9 +84,18 @@ NOTES = (
     ),
 )
 
-CHOICES = ("rescale-*", "checkpoint-*", "recover-*", "slices-*", "state-*", "memory-*", "cotenant")
+CHOICES = (
+    *("rescale-*", "structured-*", "checkpoint-*", "recover-*", "slices-*", "state-*"),
+    *("memory-*", "cotenant"),
+)
 _Case = Callable[[Stand, Ground], list[Row]]
-_SIZED = {"rescale": rescale, "checkpoint": checkpoint, "recover": recover, "state": state}
+_SIZED = {
+    "rescale": rescale,
+    "structured": structured,
+    "checkpoint": checkpoint,
+    "recover": recover,
+    "state": state,
+}
 
 
 def measure(stand: Stand) -> list[Row]:
@@ -116,6 +128,7 @@ def chosen(scale: Scale, names: tuple[str, ...]) -> list[str]:
 def _usual(scale: Scale) -> list[str]:
     return [
         *(f"rescale-{size}" for size in scale.sizes),
+        *(f"structured-{size}" for size in scale.sizes),
         f"checkpoint-{scale.checkpoint}",
         *(f"recover-{size}" for size in scale.recover),
         "recover-interval",

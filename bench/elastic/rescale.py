@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from bench.elastic.ground import Ground, in_turns
-from bench.elastic.peer import Restart, restarts
 from bench.elastic.watched import Gap, Watched, longest
 from bench.harness.report import Row
 from bench.harness.stand import Stand
@@ -23,7 +22,6 @@ AFTER_S = 1.0
 """A change is watched for so long behind its first commit: what it left to do shows there."""
 LONGER = 1.5
 NARROW, WIDE = 1, 2
-SPARK, SPARK_STEADY = "structured-streaming", "structured-streaming-steady"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +106,7 @@ def rescale(stand: Stand, here: Ground, size: str) -> list[Row]:
     """One size of state."""
     case = f"rescale-{size}"
     seen = changes(stand, here, case, size)
-    warm, window = stand.settings.warmups, here.scale.window
-    restarted = restarts(seen.keys, seen.rate, window, warm + stand.settings.runs)[warm:]
-    return [*rows_of(case, seen.runs, restarted), *facts(case, seen)]
+    return [*rows_of(case, seen.runs), *facts(case, seen)]
 
 
 def changes(stand: Stand, here: Ground, case: str, size: str) -> Seen:
@@ -132,9 +128,7 @@ def changes(stand: Stand, here: Ground, case: str, size: str) -> Seen:
     return Seen(runs, query.keys, state, rate)
 
 
-def rows_of(
-    case: str, runs: Mapping[str, Sequence[Run]], restarted: Sequence[tuple[Restart, Restart]] = ()
-) -> list[Row]:
+def rows_of(case: str, runs: Mapping[str, Sequence[Run]]) -> list[Row]:
     """Gaps and times of both directions."""
     rows = []
     for at, suffix in enumerate(("", "_down")):
@@ -142,16 +136,10 @@ def rows_of(
         gaps = {name: [each.gap.seconds for each in some] for name, some in changes.items()}
         gaps["steady"] = [each.steady.seconds for each in changes["anabranch"]]
         turns = {name: [each.turn for each in some] for name, some in changes.items()}
-        others, theirs = ["migrate"], [both[at] for both in restarted]
-        if theirs:
-            others.append(SPARK)
-            gaps |= {SPARK: [each.gap for each in theirs]}
-            gaps |= {SPARK_STEADY: [each.steady for each in theirs]}
-            turns[SPARK] = [each.turn for each in theirs]
-        against = [("anabranch", other) for other in others]
-        steady = [("anabranch", "steady"), *[(SPARK, SPARK_STEADY)] * bool(theirs)]
+        against = [("anabranch", "migrate")]
         gap, turn = (Metric(case, f"{name}{suffix}", "s") for name in ("longest_gap", "turn_time"))
-        rows += [*compared(gap, gaps, [*steady, *against]), *compared(turn, turns, against)]
+        rows += compared(gap, gaps, [("anabranch", "steady"), *against])
+        rows += compared(turn, turns, against)
     return rows
 
 

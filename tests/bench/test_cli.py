@@ -138,5 +138,5 @@ def test_a_case_that_a_benchmark_does_not_have_is_a_usage_error(capsys):
 
     out, err = capsys.readouterr()
     assert "" == out
-    assert "bench: no case 'nope'; elastic has rescale-*, checkpoint-*, recover-*," in err
+    assert "bench: no case 'nope'; elastic has rescale-*, structured-*, checkpoint-*," in err
     assert "bench: no case 'nope'; compile has none to choose" in err
