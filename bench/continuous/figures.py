@@ -16,7 +16,7 @@ from statistics import median
 from anabranch.engine.core import Scheme
 from anabranch.ordering.hybrid_queue import HybridQueue
 from anabranch.ordering.reorder_buffer import ReorderBuffer
-from anabranch.simulate.model import Model
+from anabranch.simulate.model import Model, in_ranges
 from anabranch.simulate.pipeline import Outcome
 from bench.continuous import operators, virtual
 from bench.continuous.operators import Kind, Operator, Query, measured, programs
@@ -180,9 +180,7 @@ def figure_9(ground: Ground) -> Iterator[Row]:
 
 def _ranged(ground: Ground, keys: Sequence[int], setting: Setting) -> Outcome:
     parts = setting.partitions
-    model = Model(
-        "keyed", lambda _: PROLIFIC_COST, parts, partition=lambda key: key * parts // KEYS
-    )
+    model = Model("keyed", lambda _: PROLIFIC_COST, parts, partition=in_ranges(KEYS, parts))
     return run([model], keys, setting, ground.light)
 
 

@@ -109,3 +109,15 @@ def test_the_next_result_comes_first():
     assert 1 == next_externalization(PipelineView((soon, operator(due=9.0, watermarks=1))))
     assert 0 == next_externalization(PipelineView((operator(open=3), operator(open=1))))
     assert 1 == next_externalization(PipelineView((operator(), operator())))
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(1, 5)), min_size=1))
+def test_in_a_chain_what_is_due_next_is_last_in_the_pipeline(operators):
+    """What waits further on is older, and leaves earlier: each is due some time before the next."""
+    due, views = 100.0, []
+    for waiting, workers, sooner in operators:
+        due -= sooner
+        views.append(operator(waiting=waiting, workers=workers, due=due))
+    view = PipelineView(tuple(views))
+
+    assert last_in_pipeline(view) == next_externalization(view)

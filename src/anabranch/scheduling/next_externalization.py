@@ -3,6 +3,12 @@
 Work that a watermark caused comes first: results leave by it. Then work towards the results that
 are due next, by their windows or, where there are none, by when results left before. Where nothing
 tells, the operator that has work of most windows: it holds up most.
+
+In one chain whose bundles leave in order it is last in pipeline, whatever is known of when results
+are due. All that waits at an operator has passed those before it, so it is older than what waits
+there, and what is older leaves earlier. A bundle's work by watermark goes with it, divided by
+partitions, none of which waits for another. It chooses otherwise where pipelines are several, or
+results leave out of order, as in `simulate/`.
 """
 
 from __future__ import annotations

@@ -33,6 +33,16 @@ def mixed(value: int, salt: int) -> int:
     return word ^ (word >> 31)
 
 
+def in_ranges(keys: int, partitions: int) -> Callable[[int], int]:
+    """Partitions that are ranges of keys, as many of them in each; keys begin with 0.
+
+    >>> part = in_ranges(keys=10, partitions=4)
+    >>> [part(key) for key in range(10)]
+    [0, 0, 0, 1, 1, 2, 2, 2, 3, 3]
+    """
+    return lambda key: key * partitions // keys
+
+
 @dataclass(frozen=True, slots=True)
 class Model:
     """An operator: what a tuple costs, in how many parts its state is, what becomes of a tuple."""
@@ -42,7 +52,7 @@ class Model:
     """Seconds of a tuple."""
     partitions: int | None = None
     partition: Callable[[int], int] | None = None
-    """Of a tuple; None: by its number, evenly."""
+    """Of a tuple, as by `in_ranges`; None: by a hash of its number, evenly."""
     gives: Callable[[int], Sequence[int]] | None = None
     """What comes of a tuple; None: itself."""
 
