@@ -1,0 +1,1 @@
+"""What the five papers claim, and which rows of our results answer it."""
