@@ -15,7 +15,8 @@ counts, behind a warm-up; at its end all is stopped. `latency_mean`, `latency_p9
 a window to when its rows were published. `goal_misses`: the share of windows for which that was
 more than 1 s. `throughput`: rows that were committed. Each policy is a system; `spark-fifo` and
 `spark-fair` are the same engine without turns, one epoch of a query under way at a time, as
-Structured Streaming has it, its jobs scheduled by Spark.
+Structured Streaming has it, its jobs scheduled by Spark. `klink, simulated`: the same rows, as late
+as they were, in virtual time (`simulate/session.py`), with what turns and rows cost in that run.
 
 `overhead`: what one decision costs among 10, 100 and 1,000 queries that all ask, and at a load of
 100 % the part of the time that decisions took. `memory`: at 130 %, rows held at the worst moment,
@@ -56,6 +57,8 @@ NOTES = (
 LOADS = {"load-60": 0.6, "load-100": 1.0, "load-130": 1.3}
 NAMES = (*LOADS, "overhead", "memory", *FIGURES)
 CHOICES = (*NAMES, "load-*", "figure-*")
+PREDICTED = ("klink", "fcfs")
+"""Policies whose runs are repeated in virtual time."""
 LIMIT = 4_000_000
 """Bytes of the bound of memory."""
 
@@ -120,11 +123,25 @@ def load(stand: Stand, case: str, rate: float, scale: Scale) -> list[Row]:
     rows = list[Row]()
     for name, (unit, value) in metrics.items():
         samples = {system: [value(each) for each in outs] for system, outs in found.items()}
-        rows += compared(Metric(case, name, unit), samples, pairs)
+        beside = _simulated(found) if name == "latency_mean" else {}
+        both = [(name, name.partition(",")[0]) for name in beside]
+        rows += compared(Metric(case, name, unit), samples | beside, [*pairs, *both])
     for system, outs in found.items():
         missed = Metric(case, "goal_misses", "share")
         rows.append(bare(missed, system, [each.misses for each in outs]))
     return rows
+
+
+def _simulated(found: dict[str, list[Outcome]]) -> dict[str, list[float]]:
+    """What virtual time says of the same runs, with the costs that they had."""
+    told = {
+        f"{system}, simulated": [each.predicted for each in found[system]] for system in PREDICTED
+    }
+    return {
+        name: [value for value in values if value is not None]
+        for name, values in told.items()
+        if None not in values
+    }
 
 
 def deciding(stand: Stand) -> list[Row]:

@@ -16,6 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from anabranch.connectors.base import Source
+from anabranch.simulate.session import Feed
 
 if TYPE_CHECKING:
     from anabranch.ids import Offset, Partition
@@ -56,6 +57,10 @@ class Delayed(Source):
     def go(self, begin: float) -> None:
         """Let the first row happen then; nothing happens before."""
         self._begin = begin
+
+    def feed(self, begin: float) -> Feed:
+        """The same in virtual time, where the first row happens then."""
+        return Feed(begin, self.rate, self._block, tuple(begin + self._here))
 
     def partitions(self) -> Sequence[Partition]:
         return (0,)

@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import anabranch as ab
+from anabranch.api.session import CYCLES
 from anabranch.scheduling.query_policies import QUERY_POLICIES, SPARKS
+from anabranch.scheduling.slack import CYCLE_S
+from anabranch.simulate.session import Measured, Pace, Simulated, latencies
 from bench.sessions.delayed import LONGEST_S, Delayed, Law
-from bench.sessions.shapes import PERIODS, SHAPES
+from bench.sessions.shapes import LONGEST_PERIOD, PERIODS, SHAPES
 
 if TYPE_CHECKING:
     from anabranch.api.query import Query
 
 SYSTEMS = (*QUERY_POLICIES, *SPARKS)
-EVERY = "100 ms"
+EVERY, EVERY_S = "100 ms", 0.1
 CORES = 2
 _STARTING = "Initializing sources"
 LAWS: tuple[Law, ...] = ("uniform", "zipf")
@@ -49,6 +52,8 @@ class Seen:
     end: float
     latencies: list[float] = field(default_factory=list)
     rows: int = 0
+    costs: dict[str, list[Measured]] = field(default_factory=dict)
+    """By query, as of each commit."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, progress: dict[str, Any]) -> None:
@@ -58,6 +63,19 @@ class Seen:
         with self._lock:
             self.latencies += [each / 1000 for each in progress["anabranch"]["firingsMs"]]
             self.rows += progress["numInputRows"]
+            if (told := progress["anabranch"].get("session")) and "turnMs" in told:
+                commit = progress["durationMs"].get("commitOffsets", 0.0) / 1e3
+                costs = Measured(told["turnMs"] / 1e3, told["rowUs"] / 1e6, commit)
+                self.costs.setdefault(progress["name"], []).append(costs)
+
+    def typical(self, name: str) -> Measured:
+        """What a query's turns cost, in the middle of the time that counts."""
+        known = self.costs[name]
+        turn, row, commit = (
+            float(np.median([getattr(each, part) for each in known]))
+            for part in ("turn", "row", "commit")
+        )
+        return Measured(turn, row, commit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +90,8 @@ class Outcome:
     deciding: float
     """The share of the time that decisions took."""
     most_held: int
+    predicted: float | None = None
+    """The mean latency that the simulation gives for the same rows, with what turns cost here."""
 
     @property
     def mean(self) -> float:
@@ -118,9 +138,8 @@ def run(
         seen = Seen(begin + scale.warm, begin + scale.warm + scale.counted)
         session.add_listener(seen)
         chance = np.random.default_rng(seed)
-        for source, at in zip(
-            sources, chance.uniform(0.0, scale.warm / 2, scale.queries), strict=True
-        ):
+        starts = [float(at) for at in chance.uniform(0.0, scale.warm / 2, scale.queries)]
+        for source, at in zip(sources, starts, strict=True):
             source.go(begin + at)
         time.sleep(max(0.0, seen.end - time.time()))
         overdue = [each for query in session.queries for each in _overdue(query, seen.end)]
@@ -129,16 +148,50 @@ def run(
             message = f"{scale.queries - len(session.queries)} queries ended before their time"
             raise RuntimeError(message)
         known = session.statistics()
+        names = [query.name for query in session.queries]
         session.stop(drain=False)
-    latencies = (*seen.latencies, *overdue)
+    took = (*seen.latencies, *overdue)
     return Outcome(
         policy,
-        latencies,
+        took,
         seen.rows / scale.counted,
-        float(np.mean([each > goal for each in latencies] or [True])),
+        float(np.mean([each > goal for each in took] or [True])),
         known["decidingMs"] / 1000 / (time.time() - begin),
         known["mostHeldBytes"] or 0,
+        _predicted(policy, names, sources, starts, seen, begin, scale),
     )
+
+
+def _predicted(  # noqa: PLR0913, PLR0917 - all that a run was
+    policy: str,
+    names: list[str],
+    sources: list[Delayed],
+    starts: list[float],
+    seen: Seen,
+    begin: float,
+    scale: Scale,
+) -> float | None:
+    """The mean latency of the same run in virtual time; None: it has no turns to simulate."""
+    if policy not in QUERY_POLICIES or any(name not in seen.costs for name in names):
+        return None
+    queries = [
+        Simulated(
+            seen.typical(name),
+            source.feed(start),
+            PERIODS[name.partition("-")[0]],
+            origin=-(begin % LONGEST_PERIOD),
+        )
+        for name, source, start in zip(names, sources, starts, strict=True)
+    ]
+    found = latencies(
+        queries,
+        QUERY_POLICIES[policy],
+        Pace(EVERY_S, CYCLES * CYCLE_S),
+        slots=CORES,
+        begin=scale.warm,
+        end=scale.warm + scale.counted,
+    )
+    return float(np.mean(found)) if found else None
 
 
 def _overdue(query: Query, now: float) -> list[float]:

@@ -64,3 +64,5 @@ def nyt(source: Source, sink: Sink, name: str) -> ab.Program:
 SHAPES = {"ysb": ysb, "lrb": lrb, "nyt": nyt}
 PERIODS = {"ysb": (3.0,), "lrb": (3.0, 1.0), "nyt": (1.0,)}
 """Seconds between the ends of windows, of each operator that has some."""
+LONGEST_PERIOD = 3.0
+"""All others divide it."""

@@ -23,6 +23,8 @@ def among_others(
         "nextFiring": None if expected is None else int(expected.at * 1_000_000),
         "rowsWaiting": prospect.rows,
         "costMs": _ms(prospect.cost),
+        "turnMs": _ms(prospects.known.job),
+        "rowUs": round(1e6 * prospects.known.row, 6),
         "heldBytes": prospect.held,
         "memoryShort": standing.short,
         **with_goal(prospects),
