@@ -71,7 +71,7 @@ NOTES = (
         "decisions/0023 says which figures hold."
     ),
 )
-CHOICES = (*resident.NAMES, "figure-*", on_threads.NAME)
+CHOICES = (*resident.NAMES, "vector-*", "python-*", "kill-*", "work-*", "figure-*", on_threads.NAME)
 
 
 def measure(stand: Stand) -> list[Row]:

@@ -13,10 +13,12 @@ from anabranch.errors import CheckpointError
 from anabranch.kernels.bundle import OFFSET, PARTITION, SLICE, TIME
 from anabranch.kernels.failures import Failed
 from anabranch.kernels.kernel import Taken
+from anabranch.kernels.keyed.cell import Cell, Now
 from anabranch.kernels.keyed.parts import PartStore
 from anabranch.kernels.keyed.process import ProcessKernel
 from anabranch.kernels.keyed.timers import ENDLESS
 from anabranch.state import classes
+from anabranch.state.codec import encode
 from tests.kernels.keyed_cases import assert_as_sequential, by, logs, sources
 
 OUT = {"what": pl.String, "n": pl.Int64, "told": pl.String}
@@ -383,3 +385,12 @@ def test_dataclasses_that_the_function_names_come_back(monkeypatch):
     monkeypatch.setattr(classes, "_KNOWN", {})
     with pytest.raises(CheckpointError, match=r"is a tests.kernels.test_process_kernel.Pair"):
         other.run(taken([("a", 0, 2)]), other.restore([first.delta]))
+
+
+@given(st.integers() | st.sampled_from([2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 0, True, 1.0]))
+def test_a_cell_of_one_number_is_encoded_as_any_other_value(value):
+    """There is a shorter way for whole numbers of 64 bits: what is kept does not show it."""
+    cell = Cell(1, 1, 0, encode(1), Now())
+    cell.value = value
+
+    assert (encode((value,)),) == cell.cell_change(ttl=False)

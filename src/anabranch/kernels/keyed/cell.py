@@ -276,12 +276,19 @@ class Cell:
     def _encoded(self) -> bytes | None:
         has_list, has_map = self._list or self._entries, self._map or self._elements
         if not (has_list or has_map):
-            return None if self.value is None else _kept((self.value,), "value")
+            value = self.value
+            if type(value) is int and _LOW <= value <= _HIGH:
+                # As below: counts are what most states are, and each is encoded once an epoch.
+                return _ONE_INT + _WORD.pack(value)
+            return None if value is None else _kept((value,), "value")
         beside = (bool(has_map), True) if has_list else (True,)
         return _ALONE[beside] if self.value is None else _kept((self.value, [], *beside), "value")
 
 
 _NOTHING = encode(())
+_WORD, _LOW, _HIGH = struct.Struct("<q"), -(2**63), 2**63 - 1
+_ONE_INT = encode((0,))[: -_WORD.size]
+"""How the encoding of a value begins that is one whole number of 64 bits."""
 _ALONE = {beside: encode((None, [], *beside)) for beside in ((False, True), (True, True), (True,))}
 """The encodings of cells without a value that have elements beside them."""
 _LONGEST = 4

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from functools import cache
 from typing import Any
 
 import polars as pl
@@ -108,7 +108,22 @@ def each_record(frame: pl.DataFrame, names: Sequence[str]) -> Iterator[dict[str,
     """
     if not names:
         return ({} for _ in range(frame.height))
-    return map(dict, map(zip, repeat(names), each_row(frame, names)))
+    return map(_maker(tuple(names)), *(frame[name].to_list() for name in names))
+
+
+@cache
+def _maker(names: tuple[str, ...]) -> Callable[..., dict[str, Any]]:
+    """A function from values to a record, which is what a user's function is given so often.
+
+    Written out for its names, as `namedtuple` does, it takes half the time of `dict(zip(...))`.
+
+    >>> _maker(("a", "it's"))(1, 2)
+    {'a': 1, "it's": 2}
+    """
+    values = [f"v{at}" for at in range(len(names))]
+    items = ", ".join(f"{name!r}: {value}" for name, value in zip(names, values, strict=True))
+    made: Callable[..., dict[str, Any]] = eval(f"lambda {', '.join(values)}: {{{items}}}")  # noqa: S307 - names are quoted
+    return made
 
 
 def each_row(frame: pl.DataFrame, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import GeneratorType
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 import polars as pl
@@ -397,12 +398,16 @@ class _Swift(_Epoch):
             calls = map(kernel.call, records, touched)
         else:
             calls = map(kernel.call, records)
-        rows, parents, pick = made.rows, made.parents, kernel.pick
+        rows, parents, pick = made.rows, made.parents, kernel.pick.values
         try:
             for index, given in enumerate(calls):
                 if type(given) is dict:
                     rows.append(pick(given))
                     parents.append(index)
+                elif type(given) is GeneratorType:
+                    for row in given:
+                        rows.append(pick(row))
+                        parents.append(index)
                 elif given is not None:
                     mark = len(rows)
                     rows.extend(map(pick, several(given)))
