@@ -24,7 +24,7 @@ def session(slots, count, policy="klink", memory=None):
 
 
 def test_the_least_slack_goes_first():
-    turns = session(1, 3).ask(0, due(9.0)).ask(1, due(5.0)).ask(2, due(7.0))
+    turns = session(1, 3).ask(0, due(0.9)).ask(1, due(0.5)).ask(2, due(0.7))
 
     order, now = [], 1.0
     for _ in range(3):
@@ -37,8 +37,8 @@ def test_the_least_slack_goes_first():
 
 
 def test_of_several_inputs_the_least_slack_counts():
-    both = Prospect(0.0, cost=0.1, expected=(Estimate(9.0, 0.0), Estimate(2.0, 0.0)))
-    turns = session(1, 2).ask(0, due(5.0)).ask(1, both)
+    both = Prospect(0.0, cost=0.1, expected=(Estimate(9.0, 0.0), Estimate(0.2, 0.0)))
+    turns = session(1, 2).ask(0, due(0.5)).ask(1, both)
 
     _, (granted,) = turns.next(1.0)
 
@@ -46,11 +46,20 @@ def test_of_several_inputs_the_least_slack_counts():
 
 
 def test_a_goal_counts_instead():
-    turns = session(1, 2).ask(0, due(5.0, goal=9.0)).ask(1, due(6.0, goal=1.0))
+    turns = session(1, 2).ask(0, due(0.5, goal=9.0)).ask(1, due(0.6, goal=0.1))
 
     _, (granted,) = turns.next(1.0)
 
     assert 1 == granted.place
+
+
+def test_who_is_in_no_hurry_waits_for_what_came_before():
+    """Both have slack for many cycles: the one with less of it has only just got something."""
+    soon, later = due(3.0, oldest=0.9), due(9.0, oldest=0.1)
+    turns = session(1, 2).ask(0, soon).ask(1, later)
+
+    assert 1 == turns.next(1.0)[1][0].place
+    assert 0 == turns.next(2.85)[1][0].place
 
 
 events = st.lists(

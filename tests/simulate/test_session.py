@@ -13,9 +13,8 @@ def feed(rate=1_000.0, seconds=20.0, delay=0.2, begin=0.0, block=50):
 
 
 def run(queries, policy="klink", *, slots=2, begin=4.0, end=18.0):
-    return latencies(
-        queries, QUERY_POLICIES[policy], Pace(0.1), slots=slots, begin=begin, end=end
-    )
+    policy = QUERY_POLICIES[policy]
+    return latencies(queries, policy, Pace(0.1), slots=slots, begin=begin, end=end)
 
 
 @pytest.mark.parametrize("policy", QUERY_POLICIES)

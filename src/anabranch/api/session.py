@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("anabranch")
 _MODE = "spark.scheduler.mode"
-CYCLES = 2
+CYCLES = 4
 """Of the paper's cycles that a query's may take: a Spark job alone takes a third of one."""
 
 _sessions: weakref.WeakKeyDictionary[Any, Session] = weakref.WeakKeyDictionary()

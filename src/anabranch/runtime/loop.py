@@ -76,6 +76,9 @@ ISOLATE_AFTER = 2
 HEARTBEAT_S = 45.0
 """How long lanes are left without work: Spark ends worker processes that were idle for 60 s."""
 
+MOST_LEVELS = 4
+"""Jobs in one turn behind the one that read, for windows behind windows."""
+
 KILL = Interruption("kill")
 
 _TOLD = 20
@@ -233,9 +236,21 @@ class Loop:
                 cycle = replace(cycle, heads=())
             self._machine.take(*cycle.works)
             self._run(cycle)
+            self._fire(cycle)
         self._refuse_standstill()
         # For replicas and copies alone there is no hurry: they need the cores themselves.
         return bool(cycle or planned or self._merging.pending or self._shape.turning)
+
+    def _fire(self, cycle: Cycle) -> None:
+        """Do what a window waits for whose watermark has just been read, with the same turn."""
+        if self._seat.alone or not cycle.heads or self.over:
+            return
+        for _ in range(MOST_LEVELS):
+            rest = replace(self._session.choose(self._machine.ready()), heads=())
+            if not rest.lanes or not self._prospects.fires():
+                return
+            self._machine.take(*rest.works)
+            self._run(rest)
 
     def _run(self, cycle: Cycle) -> None:
         """One cycle's job; while it runs, what the one before it brought is committed."""

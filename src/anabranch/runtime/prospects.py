@@ -72,17 +72,22 @@ class Prospects:
         heads, source = container.heads, container.source
         if heads is None or container.before is None or container.after is None:
             return
+        before = container.before.times[source].watermark
+        after = container.after.times[source].watermark
+        if before is not None and after not in (None, END_OF_TIME):
+            self.known = self.known.dense(sum(heads.rows.values()), ((after or 0) - before) / 1e6)
+        if container.offer.more:
+            return  # what was left had come before: how late it is says how long it waited here
         times = [time / 1e6 for time in heads.greatest.values() if time is not None]
         live = source not in self.known.replays
         self.known = self.known.read(source, times, at)
         if live and source in self.known.replays:
             _LOG.info("event times of %s are not of now: nothing is expected by them", source)
-        before = container.before.times[source].watermark
-        after = container.after.times[source].watermark
         for wait in self._waits(source):
             due = _due(wait, source, before)
             if due is not None and after is not None and due <= after != END_OF_TIME:
-                self.known = self.known.swept(source, due / 1e6, at)
+                # As late as the newest that has come: what is older may have waited here for a turn.
+                self.known = self.known.swept(source, after / 1e6, at)
 
     def committed(self, times: Mapping[str, SourceTime], now: float) -> list[float]:
         """Note a commit; the seconds that windows which it made fire took from their ends."""
@@ -125,7 +130,7 @@ class Prospects:
         return Prospect(
             now,
             rows,
-            self.known.cost(rows),
+            self.known.cost(self._before(due, rows)),
             gives,
             backlog.oldest,
             None if due is None else due / 1e6,
@@ -133,6 +138,26 @@ class Prospects:
             self.goal,
             backlog.held,
             (Waiting(backlog.read, self.known.row, min(1.0, gives)),),
+        )
+
+    def _before(self, due: int | None, rows: int) -> int:
+        """How many of the rows that wait have to be worked off before a window can fire."""
+        marks = [mark for mark in self.watermarks.values() if mark not in (None, END_OF_TIME)]
+        if due is None or not marks or self.known.replays:
+            return rows
+        return self.known.rows_within((due - min(mark or 0 for mark in marks)) / 1e6, rows)
+
+    def fires(self) -> bool:
+        """Whether all has come that the next window waits for, so that it only has to be done."""
+        due, _ = self._next()
+        if due is None or self.known.replays:
+            return False
+        return all(
+            (self.watermarks.get(source) or 0) >= due + lag
+            or self.arrived.get(source, (0, 0.0))[0] >= due + lag
+            for wait in self.shape.waits
+            if self._end(wait) == due
+            for source, lag in wait.lags.items()
         )
 
     def _next(self) -> tuple[int | None, tuple[Estimate, ...]]:

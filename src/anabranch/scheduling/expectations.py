@@ -35,6 +35,8 @@ class Expectations:
     replays: frozenset[str] = frozenset()
     """Sources whose event times are not of now."""
     turns: int = 0
+    density: float = 0.0
+    """Rows a second of event time; 0: nobody knows."""
 
     def worked(self, rows: int, seconds: float) -> Expectations:
         """After a turn of so many rows.
@@ -49,6 +51,27 @@ class Expectations:
         each = max(0.0, seconds - min(job, seconds)) / rows
         row = each if not self.row else self.row + LEARN * (each - self.row)
         return replace(self, job=min(job, seconds), row=row, turns=self.turns + 1)
+
+    def dense(self, rows: int, seconds: float) -> Expectations:
+        """After so many rows by which event time went on for so long.
+
+        >>> Expectations().dense(100, 2.0).density
+        50.0
+        """
+        if rows <= 0 or seconds <= 0:
+            return self
+        each, known = rows / seconds, self.density
+        return replace(self, density=each if not known else known + LEARN * (each - known))
+
+    def rows_within(self, seconds: float, most: int) -> int:
+        """How many of the rows that wait are of the next so many seconds of event time.
+
+        >>> Expectations().dense(100, 2.0).rows_within(3.0, 1000), Expectations().rows_within(3.0, 9)
+        (150, 9)
+        """
+        if not self.density:
+            return most
+        return min(most, max(0, round(self.density * seconds)))
 
     def gave(self, taken: int, given: int) -> Expectations:
         """After a commit of so many rows that came in, and so many that left."""

@@ -20,6 +20,9 @@ from anabranch.scheduling.query_view import Policy
 from anabranch.scheduling.sweeps import Estimate, Moments, Sweeps
 from anabranch.scheduling.turns import Turns
 
+LOOK_S = 0.01
+"""How often a query looks whether it has something to do."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -73,7 +76,7 @@ class Pace:
 
     every: float
     """Between two epochs of a query, if it has no more waiting."""
-    cycle: float = 0.24
+    cycle: float = 0.48
     """That a turn may take."""
 
 
@@ -97,10 +100,10 @@ class _Query:
     fired: list[tuple[float, float]] = field(default_factory=list)
     """Ends of windows, and when they fired."""
 
-    def wants(self, now: float, every: float) -> bool:
+    def wants(self, now: float, pace: Pace) -> bool:
         """Whether it has something to do."""
         come = self.given.feed.come(now) > self.read
-        return self.ready is not None or (come and self.due(now, every))
+        return self.ready is not None or (come and self.due(now, pace.every))
 
     def due(self, now: float, every: float) -> bool:
         """Whether the next epoch is."""
@@ -110,13 +113,14 @@ class _Query:
         """What it says of itself."""
         feed, costs = self.given.feed, self.given.costs
         unread = (feed.come(now) - self.read) * feed.rows
-        end = self.next_end()
+        end, read = self.next_end(), feed.watermark(self.read)
+        before = unread if end is None or read is None else max(0.0, end - read) * feed.rate
         expected = None if end is None else self._expected(end)
         oldest = self.arrived if self.ready is not None else self._oldest(now)
         return Prospect(
             now,
             unread,
-            costs.turn + unread * costs.row,
+            costs.turn + min(unread, before) * costs.row,
             oldest=oldest,
             due=end,
             expected=() if expected is None else (expected,),
@@ -138,8 +142,11 @@ class _Query:
             return Estimate(self.arrived, 0.0)
         return self.sweeps.next(end)
 
-    def take(self, now: float, pace: Pace) -> tuple[int, int]:
-        """Begin a turn: how many blocks are worked off by its end, and rows that it reads."""
+    def take(self, now: float, pace: Pace) -> tuple[int, float]:
+        """Begin a turn: how many blocks are worked off by its end, and how long it takes.
+
+        What it reads is worked off by the next one, unless a window waits for nothing else.
+        """
         works, blocks = self.ready or 0, 0
         self.ready = None
         come = self.given.feed.come(now) - self.read
@@ -149,7 +156,17 @@ class _Query:
             self.ready, self.arrived = self.read, now
             self.cut = now if blocks == come else -math.inf
             self._learn(before, now)
-        return works, blocks * self.given.feed.rows
+        took = self.given.costs.turn + blocks * self.given.feed.rows * self.given.costs.row
+        if self._fires():
+            assert self.ready is not None
+            works, self.ready, took = self.ready, None, took + self.given.costs.turn
+        return works, took
+
+    def _fires(self) -> bool:
+        """Whether all that was read makes a window fire."""
+        end = self.next_end()
+        mark = None if self.ready is None else self.given.feed.watermark(self.ready)
+        return end is not None and mark is not None and mark >= end
 
     def _most(self, pace: Pace) -> int:
         """Blocks that a turn may read: as many as it has time for."""
@@ -161,13 +178,14 @@ class _Query:
     def _learn(self, before: float | None, now: float) -> None:
         mark = self.given.feed.watermark(self.read)
         assert mark is not None
+        if self.given.feed.come(now) > self.read:
+            return  # what is left had come before: how late it is says how long it waited here
         self.sweeps = self.sweeps.brought(Moments.of(now - mark))
         if before is None:
             return
         for period in self.given.periods:
-            end = _after(before, period, self.given.origin)
-            if end <= mark:
-                self.sweeps = self.sweeps.swept(now - end)
+            if _after(before, period, self.given.origin) <= mark:
+                self.sweeps = self.sweeps.swept(now - mark)
 
     def commit(self, works: int, now: float) -> None:
         """Let windows fire up to the watermark of what was worked off."""
@@ -210,16 +228,15 @@ def latencies(  # noqa: PLR0913 - a run's own settings
     """Ends of turns: when, whose, and how many blocks are worked off by then."""
     while now < end:
         for place, query in enumerate(running):
-            if not query.asking and query.wants(now, pace.every):
+            if not query.asking and query.wants(now, pace):
                 query.asking = True
                 turns = turns.ask(place, query.prospect(now))
         turns, granted = turns.next(now)
         for each in granted:
             query = running[each.place]
-            works, rows = query.take(now, pace)
-            took = query.given.costs.turn + rows * query.given.costs.row
+            works, took = query.take(now, pace)
             heapq.heappush(events, (now + took, each.place, works))
-        step = _next(running, now, pace.every)
+        step = _next(running, now, pace)
         now = min([step, *(at for at, _, _ in events[:1])])
         while events and events[0][0] <= now + 1e-12:
             at, place, works = heapq.heappop(events)
@@ -231,16 +248,16 @@ def latencies(  # noqa: PLR0913 - a run's own settings
     return found + [each for query in running for each in _overdue(query, end)]
 
 
-def _next(running: Sequence[_Query], now: float, every: float) -> float:
+def _next(running: Sequence[_Query], now: float, pace: Pace) -> float:
     """When somebody has something to do who has nothing now, if no turn ends before."""
-    found = [now + every]
+    found = [now + pace.every]
     for query in running:
         if query.asking:
             continue
         here, read = query.given.feed.here, query.read
         come = here[read] if read < len(here) else math.inf
-        found.append(max(come, query.cut + every))
-    return max(min(found), now + 1e-6)
+        found.append(max(come, query.cut + pace.every))
+    return max(min(found), now + LOOK_S)
 
 
 def _overdue(query: _Query, now: float) -> list[float]:
