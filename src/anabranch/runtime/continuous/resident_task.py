@@ -76,8 +76,8 @@ HEARD_S = 10.0
 SAMPLED = 256
 """Epochs of a commit whose latency is told."""
 
-FEW = 4096
-"""Rows of an epoch that is done by who cuts it, if the one before had no more."""
+FEW, SHORT_S = 4096, 0.005
+"""Rows of an epoch that is done by who cuts it, and seconds, if the one before had no more."""
 
 KILL = Interruption("kill")
 
@@ -196,7 +196,7 @@ class ResidentTask:
         self._states = Writer(deployment, program, store, orders.turns)
         self._log, self._asked = _Log.at(orders.first), _Asked()
         self._left, self._barrier = _Left(), deque[_Barrier]()
-        self._size, self._left_at, self._last_rows = EpochSize(), 0.0, 0
+        self._size, self._left_at, self._last = EpochSize(), 0.0, (0, 0.0)
         self._told: list[Planned | Shown] | None = None
         """What is told of an epoch at its end; None: at once."""
         self._inbox: deque[FromDriver] = deque()
@@ -420,8 +420,10 @@ class ResidentTask:
 
     def _small(self) -> bool:
         """Whether epochs are so small that who cuts them does their work, one after the other."""
-        # Evaluators are asked by several workers: one would ask one behind the other.
-        return self._evaluators is None and self._last_rows <= FEW
+        rows, took = self._last
+        if self._evaluators is not None or rows > FEW:
+            return False  # evaluators are asked by several workers: one would ask one by one
+        return took <= SHORT_S or self._deployment.lanes == 1
 
     def _here(self) -> bool:
         """Whether the next epoch is done by who cuts it: nobody else is at work, too."""
@@ -482,7 +484,8 @@ class ResidentTask:
         alone = now - max(epoch.read.at, self._left_at)
         left.count(source, epoch, now - epoch.read.at, alone)
         self._size = self._size.learn(epoch.rows, alone)
-        self._left_at, self._last_rows = now, epoch.rows
+        # Since its cut: of two that were done beside each other the second left at once.
+        self._left_at, self._last = now, (epoch.rows, now - epoch.read.at)
         if epoch.read.barrier is not None:
             self._left = _Left()
             barrier = self._barrier.popleft()
