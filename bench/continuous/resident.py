@@ -372,9 +372,7 @@ def _child(pid: int) -> int:
 def _speed_up(ground: Ground, name: str, micros: float, kind: str) -> list[Row]:
     """Throughput of a backlog with two evaluators beside one."""
     make = (
-        busy_python(micros, _per_step())
-        if kind == "python"
-        else busy_polars(micros, _per_item())
+        busy_python(micros, _per_step()) if kind == "python" else busy_polars(micros, _per_item())
     )
     rows = max(400, int(min(300_000, ground.scale.backlog * 1e6 / (micros + 5))))
     contenders = {

@@ -82,5 +82,7 @@ def test_the_bench_measures_nothing_and_tells_every_claim():
 
     rows = claims.measure(stand)
 
-    assert {claim.id for claim in claims.claims()} == {line.split(":")[0].split()[-1] for line in stand.notes[1:]}
+    assert {claim.id for claim in claims.claims()} == {
+        line.split(":")[0].split()[-1] for line in stand.notes[1:]
+    }
     assert {"figure", "reached"} == {row.metric for row in rows}

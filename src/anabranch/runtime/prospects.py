@@ -86,7 +86,7 @@ class Prospects:
         for wait in self._waits(source):
             due = _due(wait, source, before)
             if due is not None and after is not None and due <= after != END_OF_TIME:
-                # As late as the newest that has come: what is older may have waited here for a turn.
+                # As late as the newest that has come: what is older may have waited for a turn.
                 self.known = self.known.swept(source, after / 1e6, at)
 
     def committed(self, times: Mapping[str, SourceTime], now: float) -> list[float]:

@@ -66,8 +66,10 @@ class Expectations:
     def rows_within(self, seconds: float, most: int) -> int:
         """How many of the rows that wait are of the next so many seconds of event time.
 
-        >>> Expectations().dense(100, 2.0).rows_within(3.0, 1000), Expectations().rows_within(3.0, 9)
-        (150, 9)
+        >>> Expectations().dense(100, 2.0).rows_within(3.0, most=1000)
+        150
+        >>> Expectations().rows_within(3.0, most=9)
+        9
         """
         if not self.density:
             return most

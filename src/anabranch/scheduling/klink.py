@@ -26,7 +26,8 @@ def klink(query: QueryView) -> Rank:
     True
     >>> klink(QueryView(1, 9.0, oldest=6.0)) < klink(QueryView(0, 9.0, slack=-2.0))
     True
-    >>> klink(QueryView(1, 9.0, oldest=6.0, slack=3.0)) < klink(QueryView(0, 9.0, oldest=8.0, slack=2.0))
+    >>> calm = QueryView(1, 9.0, oldest=6.0, slack=3.0)
+    >>> klink(calm) < klink(QueryView(0, 9.0, oldest=8.0, slack=2.0))
     True
     """
     slack = query.oldest - query.now - query.cost if query.slack is None else query.slack

@@ -206,7 +206,7 @@ def _after(moment: float, period: float, origin: float) -> float:
     return origin + (math.floor((moment - origin) / period + 1e-9) + 1) * period
 
 
-def latencies(  # noqa: PLR0913 - a run's own settings
+def latencies(
     queries: Sequence[Simulated],
     policy: Policy,
     pace: Pace,
@@ -270,4 +270,3 @@ def _overdue(query: _Query, now: float) -> list[float]:
             found.append(now - end)
             end += period
     return found
-

@@ -388,17 +388,8 @@ class _Swift(_Epoch):
             raise _Trouble from error
 
     def records(self) -> Made:
-        made, kernel, touched = Made(), self.kernel, self.cells_of_rows()
-        # One after the other: many dicts that live together keep the garbage collector busy.
-        records = each_record(self.rows, kernel.columns)
-        calls: Iterator[Any]
-        if kernel.ttl is not None:
-            calls = self._aging(records, touched)
-        elif kernel.takes_state:
-            calls = map(kernel.call, records, touched)
-        else:
-            calls = map(kernel.call, records)
-        rows, parents, pick = made.rows, made.parents, kernel.pick.values
+        made, calls = Made(), self._calls()
+        rows, parents, pick = made.rows, made.parents, self.kernel.pick.values
         try:
             for index, given in enumerate(calls):
                 if type(given) is dict:
@@ -415,6 +406,17 @@ class _Swift(_Epoch):
         except Exception as error:
             raise _Trouble from error
         return made
+
+    def _calls(self) -> Iterator[Any]:
+        """What the function gives for each record, when it is asked for."""
+        kernel, touched = self.kernel, self.cells_of_rows()
+        # One after the other: many dicts that live together keep the garbage collector busy.
+        records = each_record(self.rows, kernel.columns)
+        if kernel.ttl is not None:
+            return self._aging(records, touched)
+        if kernel.takes_state:
+            return map(kernel.call, records, touched)
+        return map(kernel.call, records)
 
     def _aging(self, records: Iterable[Record], touched: Sequence[Cell]) -> Iterator[Any]:
         """The calls; each is settled when the next is asked for, its rows having been taken."""
