@@ -76,11 +76,11 @@ class Prospects:
         after = container.after.times[source].watermark
         if before is not None and after not in (None, END_OF_TIME):
             self.known = self.known.dense(sum(heads.rows.values()), ((after or 0) - before) / 1e6)
-        if container.offer.more:
-            return  # what was left had come before: how late it is says how long it waited here
         times = [time / 1e6 for time in heads.greatest.values() if time is not None]
-        live = source not in self.known.replays
-        self.known = self.known.read(source, times, at)
+        live, known = source not in self.known.replays, self.known.read(source, times, at)
+        if container.offer.more and source not in known.replays:
+            return  # what was left had come before: how late it is says how long it waited here
+        self.known = known
         if live and source in self.known.replays:
             _LOG.info("event times of %s are not of now: nothing is expected by them", source)
         for wait in self._waits(source):
