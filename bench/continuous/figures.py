@@ -68,7 +68,7 @@ class Ground:
 def cases(stand: Stand, names: Sequence[str]) -> list[Row]:
     """Measure, then some figures."""
     quick = stand.settings.quick
-    onward, add = zip(*_reorderings(stand), strict=True)
+    onward, add = zip(*reorderings(stand), strict=True)
     ground = Ground(
         {each: measured(stand, each) for each in programs()} | {"even": even(median(onward))},
         median(onward),
@@ -95,7 +95,8 @@ def even(onward: float) -> Query:
     return Query("even", (*first, Operator("last", Kind.STATEFUL, LAST, 1.0, 0.0)))
 
 
-def _reorderings(stand: Stand) -> Iterator[tuple[float, float]]:
+def reorderings(stand: Stand) -> Iterator[tuple[float, float]]:
+    """Seconds in which an output goes on, and in which it is added, run by run."""
     for _ in range(stand.settings.warmups + stand.settings.runs):
         yield _reordering(stand)
 
