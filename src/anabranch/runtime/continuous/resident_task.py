@@ -62,6 +62,7 @@ from anabranch.runtime.continuous.messages import (
 from anabranch.runtime.continuous.plain_python import Divided
 from anabranch.runtime.continuous.sources import Sources
 from anabranch.runtime.continuous.writer import Writer, restore
+from anabranch.runtime.memory import keep_freed
 from anabranch.runtime.offers import offer_of
 from anabranch.scheduling.pipeline_policies import PIPELINE_POLICIES
 from anabranch.state.envelope import Json
@@ -535,4 +536,5 @@ class ResidentTask:
 
 def reside(orders: Orders, channel: Channel, clock: Clock) -> None:
     """Do as ordered, until the end."""
+    keep_freed()
     ResidentTask(orders, channel, clock).run()
