@@ -35,7 +35,7 @@ def test_an_unknown_name_is_a_usage_error_that_says_what_exists(capsys):
     out, err = capsys.readouterr()
     assert "" == out
     assert (
-        "bench: no benchmark 'nope'; there are bundles, compile, continuous, elastic, epochs, kernels, ordering, recovery, sessions, shapes, soak, start, streambox, ysb\n"
+        "bench: no benchmark 'nope'; there are bundles, claims, compile, continuous, elastic, epochs, kernels, ordering, recovery, scale, sessions, shapes, soak, start, streambox, ysb\n"
         == err
     )
 
@@ -47,6 +47,7 @@ def test_without_a_name_it_says_which_there_are(arguments, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [
         "bundles",
+        "claims",
         "compile",
         "continuous",
         "elastic",
@@ -54,6 +55,7 @@ def test_without_a_name_it_says_which_there_are(arguments, capsys):
         "kernels",
         "ordering",
         "recovery",
+        "scale",
         "sessions",
         "shapes",
         "soak",
