@@ -94,8 +94,8 @@ class LongTask:
         try:
             environment = {
                 RESIDENT: f"{self._tag}-{orders.attempt}",
-                # Its queries are then done by whoever asks, two workers' beside each other. With two
-                # threads of its own they get in each other's way: 17,000 rows a second, not 35,000.
+                # Queries are then done by who asks, those of two workers beside each other. With
+                # two threads they are in each other's way: 17,000 rows a second, not 35,000.
                 "POLARS_MAX_THREADS": "1",
             }
             orders = replace(orders, tasks=self._tasks(orders))
