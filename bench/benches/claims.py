@@ -91,10 +91,11 @@ def line(each: Judged) -> str:
     said = f"{each.verdict.upper()} {claim.id}: {claim.claim} There: {claim.figure} ({where})."
     if each.ours is None or claim.ours is None:
         return f"{said} Would be measured by: {claim.wanted or claim.comparable}"
-    unit = "times" if _is_ratio(each) else "" if each.row is None else each.row.unit
+    unit = (
+        f"x {claim.ours.against}" if _is_ratio(each) else "" if each.row is None else each.row.unit
+    )
     place = f"{claim.ours.bench}, {claim.ours.case}, {claim.ours.metric}, {claim.ours.system}"
-    beside = f" x {claim.ours.against}" if _is_ratio(each) else ""
-    return f"{said} Here: {amount(each.ours)} {unit}{beside} ({place}). {claim.comparable}"
+    return f"{said} Here: {amount(each.ours)} {unit} ({place}). {claim.comparable}"
 
 
 def _is_ratio(each: Judged) -> bool:

@@ -49,7 +49,7 @@ def test_a_line_says_both_figures_and_where_they_are_from():
     line = claims.line(judged(CLAIM, {"some": [ROW]}))
 
     expected = "MISSED fast: It is fast. There: 2x (Farhat, Daudjee, Querzoni 2021, section 1). "
-    expected += "Here: 1.5 times x theirs (some, case, throughput, ours). As there."
+    expected += "Here: 1.5 x theirs (some, case, throughput, ours). As there."
     assert expected == line
 
 
