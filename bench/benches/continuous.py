@@ -14,8 +14,10 @@ bisection below that. `spark`: Structured Streaming in a process of its own, in 
 rows through files; with a running sum by key in the place of the last four rows, which it does not
 have: less work. `bare loop`: the same function over the same records in one process, without
 anything else. `kill-*`: a process is killed, with 20,000 rows a second coming; the time until a row
-is seen that was due after that. `work-*`: a backlog through one operator that takes about so long a
-record, with two evaluators beside one.
+is seen that was due after that; `kill-executor`, on a cluster of two executors on this machine
+(until a row of the new task is seen: the old one lives a little longer than its executor), and
+`kill-driver`, where another process is started at once, have a Spark of their own. `work-*`: a
+backlog through one operator that takes about so long a record, with two evaluators beside one.
 
 The figures, in virtual time:
 

@@ -1,8 +1,6 @@
 """Programs at work with the trigger `ab.continuous`, on Spark, beside Structured Streaming.
 
-`vector`: five operators, of which one keeps state by key in columns: filter, columns, the last four
-rows of each key, columns, filter. `python`: the same with plain Python in the middle, a `process`
-that counts. Rows are seen on the driver, in order, before their commit.
+Rows are seen on the driver, in order, before their commit.
 """
 
 from __future__ import annotations
@@ -11,20 +9,28 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import polars as pl
 
 import anabranch as ab
-from anabranch.connectors.base import Sink
 from anabranch.runtime.continuous.loop import ContinuousLoop
 from anabranch.spark.session import spark_context
-from bench.continuous import structured
+from bench.continuous import killed, structured
 from bench.continuous.due import Due, Latencies, Newest
+from bench.continuous.programs import (
+    Make,
+    busy_polars,
+    busy_python,
+    counted,
+    per_item,
+    per_step,
+    python,
+    vector,
+)
 from bench.harness.report import Row
 from bench.harness.stand import Stand
 from bench.harness.statistics import Metric, bare, compared
@@ -36,6 +42,8 @@ NAMES = (
     "python-highest",
     "kill-task",
     "kill-evaluator",
+    "kill-executor",
+    "kill-driver",
     "work-1us-polars",
     "work-10us-polars",
     "work-100us-polars",
@@ -46,13 +54,10 @@ NAMES = (
     "work-1000us-python",
 )
 CORES = 2
-OUT = {"n": pl.Int64, "k": pl.Int64, "due": pl.Int64, "m": pl.Int64}
 QUANTILES = {"latency_p50": 0.5, "latency_p99": 0.99}
 BISECTIONS = 4
 """The highest rate is known to a sixteenth of what a backlog gives."""
 KILL_RATE = 20_000
-AT_A_TIME = 400
-"""Numbers that are sorted at a time."""
 SUSTAINED_S = 0.2
 """A rate is sustained if the median latency of the last third of rows is below this."""
 
@@ -69,101 +74,6 @@ class Scale:
 
 
 FULL, QUICK, TINY = Scale(), Scale(2.0, 3.0, 1.5), Scale(0.3, 0.5, 0.2)
-
-
-def counted(record: dict[str, Any], state: Any) -> Iterator[dict[str, Any]]:
-    """Plain Python with state: how many records of a key there were."""
-    state.value = (state.value or 0) + 1
-    yield {**record, "m": state.value}
-
-
-def vector(source: Due, sink: Sink) -> ab.Program:
-    """Five operators on columns."""
-    program = ab.Program("vector")
-    (
-        program.read(source, name="in", event_time="due", time_unit="us")
-        .filter(pl.col("n") % 100 != 99)
-        .with_columns(m=pl.col("n") * 3 + 1)
-        .window(ab.rows(4, step=1), by="k")
-        .agg(n=ab.last("n"), due=ab.last("due"), m=ab.sum("m"))
-        .with_columns(m=pl.col("m") // 4)
-        .filter(pl.col("m") >= 0)
-        .write(sink, name="out")
-    )
-    return program
-
-
-def python(source: Due, sink: Sink) -> ab.Program:
-    """Five operators, one of them plain Python with state."""
-    program = ab.Program("python")
-    (
-        program.read(source, name="in")
-        .filter(pl.col("n") % 100 != 99)
-        .with_columns(m=pl.col("n") * 3 + 1)
-        .key_by("k")
-        .process(counted, out=OUT)
-        .with_columns(m=pl.col("m") * 2)
-        .filter(pl.col("m") >= 0)
-        .write(sink, name="out")
-    )
-    return program
-
-
-def busy(steps: int) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """A function that keeps the interpreter busy for so many steps.
-
-    By arithmetic alone: of a function that asks for the time nobody can prove that it may run in
-    parallel, so it would not.
-    """
-
-    def work(record: dict[str, Any]) -> dict[str, Any]:
-        found = record["n"]
-        for _ in range(steps):
-            found = (found * 1_103_515_245 + 12_345) % 2_147_483_648
-        return {**record, "m": found}
-
-    return work
-
-
-def busy_python(micros: float, per_step: float) -> Callable[[Due, Sink], ab.Program]:
-    """One operator of plain Python that takes about so long a record."""
-    steps = max(1, int(micros / 1e6 / per_step))
-
-    def make(source: Due, sink: Sink) -> ab.Program:
-        program = ab.Program("busy-python")
-        read = program.read(source, name="in")
-        read.map(busy(steps), out=OUT).write(sink, name="out")
-        return program
-
-    return make
-
-
-def _sorted(items: int) -> pl.Expr:
-    each = min(items, AT_A_TIME)
-    parts = [
-        (pl.int_ranges(pl.col("n"), pl.col("n") + each) * (7919 + part) % 10_007).list.sort()
-        for part in range(items // each)
-    ]
-    return pl.sum_horizontal([part.list.sum() for part in parts])
-
-
-def busy_polars(micros: float, per_item: float) -> Callable[[Due, Sink], ab.Program]:
-    """One operator on columns that takes about so long a record: as many numbers are sorted.
-
-    A few hundred at a time: all at once, or added up instead of sorted, they take so much memory a
-    record that its pages are what takes time, and those come one by one.
-    """
-    items = max(2, int(micros / 1e6 / per_item))
-
-    def make(source: Due, sink: Sink) -> ab.Program:
-        program = ab.Program("busy-polars")
-        program.read(source, name="in").with_columns(m=_sorted(items)).write(sink, name="out")
-        return program
-
-    return make
-
-
-Make = Callable[[Due, Sink], ab.Program]
 
 
 @dataclass(frozen=True)
@@ -342,6 +252,9 @@ def _recovery(ground: Ground, name: str, which: str) -> list[Row]:
 
 
 def _killed(ground: Ground, which: str) -> float:
+    if which in killed.PLACES:
+        with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as home:
+            return killed.PLACES[which](Path(home), ground.scale.warm)
     make, sink = (python if which == "evaluator" else vector), Newest()
     with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as home:
         source = Due(10**9, KILL_RATE, time.time())
@@ -371,9 +284,7 @@ def _child(pid: int) -> int:
 
 def _speed_up(ground: Ground, name: str, micros: float, kind: str) -> list[Row]:
     """Throughput of a backlog with two evaluators beside one."""
-    make = (
-        busy_python(micros, _per_step()) if kind == "python" else busy_polars(micros, _per_item())
-    )
+    make = busy_python(micros, per_step()) if kind == "python" else busy_polars(micros, per_item())
     rows = max(400, int(min(300_000, ground.scale.backlog * 1e6 / (micros + 5))))
     contenders = {
         system: _throughput(ground, make, rows, workers)
@@ -386,24 +297,3 @@ def _speed_up(ground: Ground, name: str, micros: float, kind: str) -> list[Row]:
 
 def _throughput(ground: Ground, make: Make, rows: int, workers: int) -> Callable[[], float]:
     return lambda: ground.ran(make, rows, None, workers).throughput
-
-
-def _per_step() -> float:
-    """Seconds that plain Python takes for one step, here and now."""
-    work, steps, took = busy(20_000), 20_000, []
-    for _ in range(5):
-        begin = time.perf_counter()
-        work({"n": 1})
-        took.append(time.perf_counter() - begin)
-    return min(took) / steps
-
-
-def _per_item() -> float:
-    """Seconds that Polars takes for one number that is sorted, here and now."""
-    frame, items = pl.DataFrame({"n": range(50)}), 4_000
-    took = []
-    for _ in range(5):
-        begin = time.perf_counter()
-        frame.select(_sorted(items))
-        took.append(time.perf_counter() - begin)
-    return min(took) / (50 * items)

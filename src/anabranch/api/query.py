@@ -169,6 +169,7 @@ class Query:
             message = f"rescale: {n} lanes cannot share {self._loop.slices} slices"
             so = "take fewer; how many slices there are is said at the first start of a checkpoint"
             raise RunError(message, so=so)
+        self._loop.refuse_width(n)
         reached = threading.Event()
         self._ask(lambda: self._loop.rescale(n, reached.set))
         self._wait_for(reached)

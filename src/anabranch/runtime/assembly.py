@@ -22,7 +22,7 @@ from anabranch.epoch.bundles import Bundles
 from anabranch.epoch.machine import Known, Machine, Rules
 from anabranch.epoch.triggers import Trigger
 from anabranch.epoch.watermarks import END_OF_TIME, SourceTime
-from anabranch.errors import CheckpointError
+from anabranch.errors import CheckpointError, ProgramError
 from anabranch.ids import Offset, Partition
 from anabranch.kernels.region import lower
 from anabranch.observe.waits import Shape
@@ -33,7 +33,7 @@ from anabranch.program.operators.together import Lookup
 from anabranch.runtime.blame import Blame
 from anabranch.runtime.compatibility import Before, Change, Now, compare
 from anabranch.runtime.continuous.loop import ContinuousLoop, Pace, Past
-from anabranch.runtime.continuous.placing import Placer, refuse_unfit
+from anabranch.runtime.continuous.placing import Placer, refuse_too_wide, refuse_unfit
 from anabranch.runtime.continuous.plain_python import PlainPython, workers_for
 from anabranch.runtime.continuous.width import Width
 from anabranch.runtime.deployment import Deployment, Durability, Input, LaneStage, Output
@@ -127,7 +127,7 @@ def assemble(
     It runs on an executor, cycle by cycle, or where its trigger is `continuous` in a task that is
     placed. `open_store` opens the checkpoint for the driver; the test kit's own dies when told.
     """
-    plan = _planned(graph, settings)
+    plan = _planned(graph, settings, executor)
     with ExitStack() as stack:
         root = _checkpoint(settings, stack)
         stack.enter_context(_telling(root))
@@ -169,9 +169,10 @@ def assemble(
         return Assembled(loop, deployment, commits.identity, run_id, close, change.notes)
 
 
-def _planned(graph: Graph, settings: Settings) -> StagedPlan:
-    if settings.trigger.checkpoint_every is not None:
+def _planned(graph: Graph, settings: Settings, executor: Executor | Placer) -> StagedPlan:
+    if isinstance(executor, Placer):
         refuse_unfit(graph)
+        refuse_too_wide(settings.lanes or 1, executor, ProgramError, graph.name)
     return plan_of(graph)
 
 

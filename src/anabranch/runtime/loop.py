@@ -184,6 +184,9 @@ class Loop:
         """Into how many its state is divided: the most lanes that it can have."""
         return self._deployment.owners.slices
 
+    def refuse_width(self, lanes: int) -> None:
+        """Refuse no width: lanes that find no slot take turns with others."""
+
     def resume(
         self,
         plans: Mapping[int, tuple[str, Offer]],

@@ -19,9 +19,9 @@ from anabranch.runtime.executor import JobFailed
 class ThreadPlacer:
     """Runs resident tasks as threads."""
 
-    def __init__(self, clock: Clock, slots: int = 2) -> None:
-        """Let tasks have so many workers."""
-        self._clock, self._slots = clock, slots
+    def __init__(self, clock: Clock, slots: int = 2, most_workers: int | None = None) -> None:
+        """Let tasks have so many workers, or at most so many where that is asked for."""
+        self._clock, self._slots, self._most_workers = clock, slots, most_workers
         self._channel: Channel | None = None
         self.placed = 0
 
@@ -29,6 +29,11 @@ class ThreadPlacer:
     def slots(self) -> int:
         """How many workers a task has."""
         return self._slots
+
+    @property
+    def most_workers(self) -> int | None:
+        """As many as were said; None: threads are not counted."""
+        return self._most_workers
 
     @property
     def host(self) -> str:

@@ -47,9 +47,14 @@ class LongTask:
     @property
     def slots(self) -> int:
         """How many cores the largest executor has: a task uses those of one."""
+        return self.most_workers or 1
+
+    @property
+    def most_workers(self) -> int | None:
+        """How many cores the largest executor has, once there is one."""
         if self._spark.local:
             return self._spark.slots()  # the driver is the executor, and is listed as none
-        return max(self._spark.slots_by_executor().values(), default=1)
+        return max(self._spark.slots_by_executor().values(), default=None)
 
     @property
     def host(self) -> str:

@@ -167,6 +167,37 @@ def test_a_task_that_never_gets_anywhere_is_given_up(tmp_path, monkeypatch):
         residence.start(ab.continuous("1 ms", "60 s")).await_termination()
 
 
+def test_more_workers_than_a_node_has_cores_are_sent_to_epochs(tmp_path):
+    program = ab.Program("wide")
+    program.read(numbers(10), name="in").write(ab.sinks.Memory("out"), name="out")
+    clock = SystemClock()
+    settings = Settings(ab.continuous("1 ms", "20 ms"), tmp_path / "ckpt", 3, slices=8, keep=None)
+
+    with pytest.raises(ProgramError, match=r"wide: 3 workers are too many") as found:
+        start(program.freeze(), settings, ThreadPlacer(clock, most_workers=2), clock=clock)
+
+    assert "2 cores" in str(found.value)
+    assert "ab.epochs" in str(found.value)
+    assert not (tmp_path / "ckpt").exists()
+
+
+def test_a_query_is_not_rescaled_beyond_its_node(tmp_path):
+    program = ab.Program("wide")
+    source = ab.sources.Generator(lambda n: {"n": n}, schema={"n": pl.Int64}, rate=1_000)
+    program.read(source, name="in").write(ab.sinks.Memory("out"), name="out")
+    clock = SystemClock()
+    settings = Settings(ab.continuous("1 ms", "20 ms"), tmp_path / "ckpt", 1, slices=8, keep=None)
+    query = start(program.freeze(), settings, ThreadPlacer(clock, most_workers=2), clock=clock)
+
+    with pytest.raises(RunError, match=r"rescale: 3 workers are too many for one node") as found:
+        query.rescale(3)
+
+    assert "ab.epochs" in str(found.value)
+    query.rescale(2)
+    assert 2 == query.last_progress["anabranch"]["lanes"]
+    query.stop()
+
+
 def test_a_query_changes_its_trigger_at_a_commit(tmp_path):
     items = [{"n": n, "k": n % 3, "t": n * 10} for n in range(120)]
     ended = [each for n, item in enumerate(items) for each in ([EOF] * (n % 30 == 29), [item])]

@@ -44,7 +44,7 @@ from anabranch.runtime.continuous.messages import (
     Stop,
     Told,
 )
-from anabranch.runtime.continuous.placing import Placer
+from anabranch.runtime.continuous.placing import SPREAD, Placer, refuse_too_wide
 from anabranch.runtime.continuous.plain_python import PlainPython
 from anabranch.runtime.continuous.width import Width
 from anabranch.runtime.deployment import Deployment
@@ -259,6 +259,14 @@ class ContinuousLoop:
         self._abandoned = True
         self._placer.cancel()
 
+    def refuse_width(self, lanes: int) -> None:
+        """Refuse more workers than a node has room for.
+
+        Raises:
+            RunError: It says what to use instead.
+        """
+        refuse_too_wide(lanes, self._placer, RunError, "rescale")
+
     def rescale(self, lanes: int, reached: Callable[[], None], *, drained: bool = False) -> None:
         """Go on with so many evaluators; call at the first commit there.
 
@@ -413,7 +421,9 @@ class ContinuousLoop:
         self._failures += 1
         if self._failures >= ATTEMPTS:
             message = f"the resident task ended {self._failures} times in a row"
-            raise RunError(message, why=why, so=advice(why))
+            died = isinstance(error, JobFailed) and error.died
+            larger = f"where its state has outgrown the node: {SPREAD}" if died else None
+            raise RunError(message, why=why, so=advice(why) or larger)
         self._again()
 
     def _again(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Protocol, runtime_checkable
 
-from anabranch.errors import ProgramError
+from anabranch.errors import AnabranchError, ProgramError
 from anabranch.program.graph import Graph
 from anabranch.program.operators.together import Lookup
 from anabranch.runtime.continuous.channel import Address
@@ -19,6 +19,11 @@ class Placer(Protocol):
     @property
     def slots(self) -> int:
         """How many cores a task has to itself."""
+        ...
+
+    @property
+    def most_workers(self) -> int | None:
+        """How many workers the largest node has cores for; None: no node is known yet."""
         ...
 
     @property
@@ -40,6 +45,27 @@ class Placer(Protocol):
     def close(self) -> None:
         """Nothing is placed any more."""
         ...
+
+
+SPREAD = (
+    'a program that needs more than one machine belongs to trigger=ab.epochs("100 ms"), whose '
+    "lanes are on all executors; a checkpoint may change its trigger"
+)
+"""What to do about a program that is too large for a node."""
+
+
+def refuse_too_wide(workers: int, placer: Placer, kind: type[AnabranchError], what: str) -> None:
+    """Refuse more workers than the largest node has cores: a resident task is on one.
+
+    Raises:
+        AnabranchError: Of the kind that is given. It says how many there are, and what to use.
+    """
+    most = placer.most_workers
+    if most is not None and workers > most:
+        message = f"{what}: {workers} workers are too many for one node"
+        cores = "1 core" if most == 1 else f"{most} cores"
+        why = f"with ab.continuous all workers are in one task, and the largest node has {cores}"
+        raise kind(message, why=why, so=f"take {most} or fewer; {SPREAD}")
 
 
 def refuse_unfit(graph: Graph) -> None:
