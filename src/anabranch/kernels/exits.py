@@ -71,12 +71,12 @@ class Exit:
         if self.early is not None:
             with failing(self.early.lookup.name):
                 if self.early.pays(rows):
-                    return self.early.partials(rows, slices)
+                    return self.early.partials(rows, slices, self.key)
                 rows, _ = self.early.lookup.run(rows)
         if not rows.height:
             return pl.DataFrame(schema=windows.partial_schema)
         with failing(windows.operator):
-            return windows.partials(rows, slices)
+            return windows.partials(rows, slices, self.key)
 
 
 def divided(rows: pl.DataFrame, slices: pl.Series, owners: Owners) -> dict[int, pl.DataFrame]:

@@ -236,6 +236,16 @@ def _windowed(window: Window) -> Piece:
     return piece
 
 
+def _windowed_finely(window: Window) -> Piece:
+    """By more columns than what may follow it: both are in one region, by what they share."""
+
+    def piece(stream: Stream) -> Stream:
+        found = stream.window(window, by=["n", "k"]).agg(x=agg.sum(pl.col("x").fill_nan(1.0)))
+        return found.select(pl.col("window_end").alias("t"), "k", "n", "x")
+
+    return piece
+
+
 # Pieces with several inputs
 
 
@@ -320,6 +330,8 @@ _CUT_SAFE = st.sampled_from(
         _windowed(sliding("3 s", "1 s")),
         _windowed(session("1 s")),
         _windowed(rows(3, step=2)),
+        _windowed_finely(tumbling("2 s")),
+        _windowed_finely(sliding("3 s", "1 s")),
     ]
 )
 _ANY = st.sampled_from([_timed, _reunited, _doubled, _merged, _joined])

@@ -13,7 +13,7 @@ rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -21,8 +21,7 @@ import polars as pl
 from anabranch.kernels.keys import canonical, canonical_type
 from anabranch.kernels.together.lookup import LookupStep
 from anabranch.kernels.windows.fields import Field
-from anabranch.kernels.windows.windows import SLICE, Windows
-from anabranch.state.slices import slice_of
+from anabranch.kernels.windows.windows import Windows
 
 _SAMPLE = 4096
 """Rows that are looked at to tell whether keys are few."""
@@ -69,14 +68,16 @@ class EarlyPartials:
             return False
         return rows.head(_SAMPLE).select(self.lookup.exprs).n_unique() <= _SAMPLE // 2
 
-    def partials(self, rows: pl.DataFrame, slices: int) -> pl.DataFrame:
+    def partials(
+        self, rows: pl.DataFrame, slices: int, key: Sequence[str] | None = None
+    ) -> pl.DataFrame:
         """What `Windows.partials` gives for the same rows behind the lookup."""
         early, lookup, windows = self.before.partials(rows, 1), self.lookup, self.windows
         named = [*lookup.keys, *self.before.by[len(lookup.keys) :]]
         found = early.rename(dict(zip(self.before.names, named, strict=True)))
         found = found.join(lookup.table, on=lookup.keys, how=lookup.how)
         found = windows.merged([found.with_columns(windows.keys)])
-        return found.with_columns(slice_of(found, windows.names, slices).alias(SLICE))
+        return windows.sliced(found, slices, key)
 
 
 def _plain(field: Field, schema: pl.Schema, added: set[str]) -> bool:

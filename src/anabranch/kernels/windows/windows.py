@@ -170,13 +170,27 @@ class Windows:
 
     # Partials
 
-    def partials(self, rows: pl.DataFrame, slices: int) -> pl.DataFrame:
-        """A bundle's rows as partials, one for each window or pane and key; it is not empty."""
+    def partials(
+        self, rows: pl.DataFrame, slices: int, key: Sequence[str] | None = None
+    ) -> pl.DataFrame:
+        """A bundle's rows as partials, one for each window or pane and key; it is not empty.
+
+        `key`, some of the windows' own columns or all, decides on slices: what follows a window
+        may have fewer, and all that is one to it has to be in one slice here already.
+        """
         assert self.panes is not None
         outside = self.panes.outside(rows[TIME])
         rows = rows if outside is None else rows.filter(~outside)
         found = self.grouped(rows, self.panes.starts(rows[TIME]))
-        return found.with_columns(slice_of(found, self.names, slices).alias(SLICE))
+        return self.sliced(found, slices, key)
+
+    def sliced(
+        self, partials: pl.DataFrame, slices: int, key: Sequence[str] | None
+    ) -> pl.DataFrame:
+        """Partials with the slice of each, by some of the windows' columns or by all."""
+        named = dict(zip(self.by, self.names, strict=True))
+        names = self.names if key is None else [named[each] for each in key]
+        return partials.with_columns(slice_of(partials, names, slices).alias(SLICE))
 
     def grouped(
         self, rows: pl.DataFrame, starts: pl.Series, places: pl.Series | None = None
