@@ -77,8 +77,8 @@ class _State:
     alive: list[int] = field(default_factory=list)
     gone: list[_Part] = field(default_factory=list)
     """Parts that take no more rows."""
-    windows: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
-    """By query: when each watermark comes, and the end of its window."""
+    windows: dict[int, list[tuple[tuple[float, ...], float]]] = field(default_factory=dict)
+    """By query: when each input has a watermark, and the end of its window."""
 
     def begin(self) -> None:
         """Place every query's lanes, one node after the other."""
@@ -94,7 +94,7 @@ class _State:
     def _add(self, query: int, at: int, now: float) -> None:
         running = Running(len(self.parts), self.loads[query], self.chance)
         running.since = running.served = max(now, self.loads[query].start)
-        running.coming.extend(each for each in self.windows[query] if each[0] > now)
+        running.coming.extend(each for each in self.windows[query] if max(each[0]) > now)
         self.parts.append(_Part(query, self.alive[at % len(self.alive)], running))
 
     def _share(self, query: int) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -81,6 +81,15 @@ class Load:
     """Rows that leave, for one that comes in."""
     firing: float = 0.0
     """Seconds of one core that a window takes to fire."""
+    joined: tuple[Delay, ...] = ()
+    """Of further inputs, where it is a join: a window's watermark has come when all have it."""
+    slack_of: Callable[[Iterable[float]], float] = min
+    """Which of its inputs' slacks is a join's."""
+
+    @property
+    def delays(self) -> tuple[Delay, ...]:
+        """Of all inputs."""
+        return (self.delay, *self.joined)
 
     @property
     def share(self) -> float:
@@ -142,17 +151,22 @@ class Running:
     load: Load
     chance: random.Random
     queue: deque[Piece] = field(default_factory=deque)
-    coming: deque[tuple[float, float]] = field(default_factory=deque)
-    """Watermarks on their way: when each is there, and the end of its window."""
+    coming: deque[tuple[tuple[float, ...], float]] = field(default_factory=deque)
+    """Watermarks on their way: when each input has it, and the end of its window."""
     fired: list[tuple[float, float]] = field(default_factory=list)
     """The ends of windows, and when each fired."""
-    sweeps: Sweeps = field(default_factory=Sweeps)
+    sweeps: list[Sweeps] = field(init=False)
+    """Of each input."""
     since: float = 0.0
     """Up to when rows have come."""
     served: float = 0.0
     done: float = 0.0
     batch: float = 0.0
     """Seconds of work that are left of its batch, where there are batches."""
+
+    def __post_init__(self) -> None:
+        """Know nothing of any input."""
+        self.sweeps = [Sweeps() for _ in self.load.delays]
 
     @property
     def latencies(self) -> list[float]:
@@ -175,28 +189,35 @@ class Running:
 
     def plan(self, horizon: float) -> None:
         """Know when every watermark comes; none overtakes the one before it."""
-        load, last = self.load, 0.0
+        load = self.load
+        last = [0.0 for _ in load.delays]
         self.since = self.served = load.start
         for number in range(1, int((horizon - load.start) / load.window) + 1):
             ends = load.start + number * load.window
-            last = max(last, ends + load.delay.drawn(self.chance))
-            if last <= horizon:
-                self.coming.append((last, ends))
+            last = [
+                max(before, ends + delay.drawn(self.chance))
+                for before, delay in zip(last, load.delays, strict=True)
+            ]
+            if max(last) <= horizon:
+                self.coming.append((tuple(last), ends))
 
     def arrive(self, now: float) -> None:
         """Take what has come up to now."""
-        while self.coming and self.coming[0][0] <= now:
-            at, ends = self.coming.popleft()
-            self._rows_until(at)
-            self.queue.append(Piece(at, work=self.load.firing, ends=ends))
-            self.sweeps = self.sweeps.swept(at - ends)
+        while self.coming and max(self.coming[0][0]) <= now:
+            came, ends = self.coming.popleft()
+            self._rows_until(max(came))
+            self.queue.append(Piece(max(came), work=self.load.firing, ends=ends))
+            for number, at in enumerate(came):
+                self.sweeps[number] = self.sweeps[number].swept(at - ends)
         self._rows_until(now)
 
     def _rows_until(self, at: float) -> None:
         if at <= self.since:
             return
         rows = self.load.rate * (at - self.since)
-        self.sweeps = self.sweeps.brought(Moments.of(self.load.delay.drawn(self.chance)))
+        for number, delay in enumerate(self.load.delays):
+            found = Moments.of(delay.drawn(self.chance))
+            self.sweeps[number] = self.sweeps[number].brought(found)
         self.queue.append(Piece(self.since, rows, rows * self.load.cost))
         self.since = at
 
@@ -220,7 +241,7 @@ class Running:
     def view(self, now: float) -> QueryView:
         """What a policy sees of it."""
         cost, due = self.work, self._due()
-        expected = self._expected(due)
+        slacks = [slack(each, now, cost) for each in self._expected(due, now)]
         return QueryView(
             self.place,
             now,
@@ -230,7 +251,7 @@ class Running:
             self.queue[0].came if self.queue else now,
             self.served,
             due,
-            None if expected is None else slack(expected, now, cost),
+            self.load.slack_of(slacks) if slacks else None,
         )
 
     def _due(self) -> float | None:
@@ -240,12 +261,19 @@ class Running:
             return waiting[0]
         return self.coming[0][1] if self.coming else None
 
-    def _expected(self, due: float | None) -> Estimate | None:
-        """When the watermark of that window comes; one that has come is known."""
+    def _expected(self, due: float | None, now: float) -> list[Estimate]:
+        """When the watermark of that window comes, by input; one that has come is known."""
         for piece in self.queue:
             if piece.ends is not None:
-                return Estimate(piece.came, 0.0)
-        return None if due is None else self.sweeps.next(due)
+                return [Estimate(piece.came, 0.0)]
+        if due is None:
+            return []
+        come = self.coming[0][0]
+        found = [
+            Estimate(at, 0.0) if at <= now else sweeps.next(due)
+            for at, sweeps in zip(come, self.sweeps, strict=True)
+        ]
+        return [each for each in found if each is not None]
 
 
 def by_policy(
