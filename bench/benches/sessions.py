@@ -8,10 +8,10 @@
 
 `load-60`, `load-100`, `load-130`: nine queries in the shapes of YSB, LRB and NYT (three each), on
 local[2], one lane each, an epoch every 100 ms, started one after the other; rows by the wall clock,
-late by a uniform or a Zipf law (0 to 500 ms). Their rate is this part of the capacity: what the
-queries got done together when all had a backlog, in turns or by Spark's order, whichever was more
-(row `capacity`). A horizon of 20 s
-counts, behind a warm-up; at its end all is stopped. `latency_mean`, `latency_p99`: from the end of
+late by a uniform or a Zipf law (0 to 500 ms). Their rate is this part of the capacity: the highest
+at which Klink or Spark's FIFO, whichever has more, keeps up with 99 of 100 windows seen within 2 s
+of their ends, by halving below what a backlog gives (rows `capacity`). A horizon of 20 s counts,
+behind a warm-up; at its end all is stopped. `latency_mean`, `latency_p99`: from the end of
 a window to when its rows were published. `goal_misses`: the share of windows for which that was
 more than 1 s. `throughput`: rows that were committed. Each policy is a system; `spark-fifo` and
 `spark-fair` are the same engine without turns, one epoch of a query under way at a time, as
@@ -22,11 +22,12 @@ as they were, in virtual time (`simulate/session.py`), with what turns and rows 
 100 % the part of the time that decisions took. `memory`: at 130 %, rows held at the worst moment,
 throughput and latency with a limit, beside none.
 
-`figure-6` to `figure-9`, `nodes-1000`: the paper's figures in virtual time, on the shipped policies
-and estimates: 24 cores a node and 10,000 rows a second for each query, as there; what a row costs
-is chosen so that 60 queries take all cores of a node. The last number of a metric's name is that of
-queries, or of nodes. `slowdown`: beside one query alone. `accuracy`: how often a sweeping watermark
-came within the interval.
+`joins`: queries with two inputs of unlike delays, whose slack is the least of their inputs' (3.3 of
+the paper) or the greatest. `figure-6` to `figure-9`, `nodes-1000`: the paper's figures in virtual
+time, on the shipped policies and estimates: 24 cores a node and 10,000 rows a second for each
+query, as there; what a row costs is chosen so that 60 queries take all cores of a node. The last
+number of a metric's name is that of queries, or of nodes. `slowdown`: beside one query alone.
+`accuracy`: how often a sweeping watermark came within the interval.
 """
 
 from __future__ import annotations
@@ -44,7 +45,18 @@ from bench.harness.report import Row
 from bench.harness.stand import Stand
 from bench.harness.statistics import Metric, bare, compared
 from bench.sessions.figures import FIGURES
-from bench.sessions.runs import CORES, FULL, QUICK, SYSTEMS, Outcome, Scale, capacity, run
+from bench.sessions.runs import (
+    CORES,
+    FULL,
+    HALVINGS,
+    PROBING,
+    QUICK,
+    SYSTEMS,
+    Outcome,
+    Scale,
+    capacity,
+    run,
+)
 
 NOTES = (
     (
@@ -87,14 +99,18 @@ def _on_spark(stand: Stand, asked: list[str], loads: list[str], scale: Scale) ->
 
     Its fair scheduler serves jobs without a pool of their own in the order in which they came.
     """
-    rows, each = list[Row](), capacity(scale, seed=1)
-    total = each * scale.queries
-    rows.append(bare(Metric("capacity", "throughput", "rows/s"), "backlog", [total]))
+    rows = list[Row]()
+    stand.progress.begin("capacity", 1 + len(PROBING) * HALVINGS)
+    found = capacity(scale, 1, stand.progress.step)
+    each = found.most
+    metric = Metric("capacity", "throughput", "rows/s")
+    for system, rate in {"backlog": found.backlog, **found.sustained}.items():
+        rows.append(bare(metric, system, [rate * scale.queries]))
     for name in loads:
         rows += load(stand, name, each * LOADS[name], scale)
     if "overhead" in asked:
-        found = [run("klink", each, scale, at).deciding for at in range(stand.settings.runs)]
-        rows.append(bare(Metric("overhead", "decisions", "share"), "klink", found))
+        shares = [run("klink", each, scale, at).deciding for at in range(stand.settings.runs)]
+        rows.append(bare(Metric("overhead", "decisions", "share"), "klink", shares))
     if "memory" in asked:
         rows += memory(stand, each * 1.3, scale)
     return rows

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from statistics import NormalDist, fmean
 
 import numpy as np
@@ -189,10 +190,32 @@ def nodes_1000(quick: bool) -> Iterator[Row]:  # noqa: FBT001
             yield bare(Metric("nodes-1000", name, "s"), system, [value])
 
 
+def joins(quick: bool) -> Iterator[Row]:  # noqa: FBT001
+    """Joins of a stream that is late and one that is not: by the least slack, or the greatest."""
+    for count in (60,) if quick else (40, 60, 80):
+        found = {"fcfs": outcome("fcfs", _joins(count, min), SHORT_S)}
+        for name, slack_of in (("klink, least", min), ("klink, greatest", max)):
+            found[name] = outcome("klink", _joins(count, slack_of), SHORT_S)
+        metrics: dict[str, Callable[[Outcome], float]] = {
+            f"latency_mean_{count}": lambda each: each.mean,
+            f"latency_p99_{count}": _quantile(0.99),
+        }
+        for metric, value in metrics.items():
+            samples = {system: [value(each)] for system, each in found.items()}
+            pairs = [("klink, greatest", "klink, least"), ("klink, least", "fcfs")]
+            yield from compared(Metric("joins", metric, "s"), samples, pairs)
+
+
+def _joins(count: int, slack_of: Callable[[Iterable[float]], float]) -> list[Load]:
+    late = UniformDelay(0.0, 1.0)
+    return [replace(each, joined=(late,), slack_of=slack_of) for each in loads(count)]
+
+
 FIGURES: dict[str, Callable[[bool], Iterator[Row]]] = {
     "figure-6": figure_6,
     "figure-7": figure_7,
     "figure-8": figure_8,
     "figure-9": figure_9,
+    "joins": joins,
     "nodes-1000": nodes_1000,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import cycle
@@ -26,9 +27,13 @@ SYSTEMS = (*QUERY_POLICIES, *SPARKS)
 EVERY, EVERY_S = "100 ms", 0.1
 CORES = 2
 _STARTING = "Initializing sources"
-PROBED, MORE, KEPT_UP = 400_000.0, 1.5, 0.95
+PROBED, MORE, KEPT_UP = 400_000.0, 2.0, 0.95
 """Rows a second of each query with which the capacity is looked for, by how many times more it is
 looked for again, and the part of them from which on a session has kept up."""
+TARGET_S, HALVINGS = 2.0, 4
+"""A rate is sustained if 99 of 100 windows are seen within this, and how often it is halved in."""
+PROBING = ("klink", "spark-fifo")
+"""Whose sustainable rates are looked for."""
 LAWS: tuple[Law, ...] = ("uniform", "zipf")
 
 
@@ -212,14 +217,47 @@ def _overdue(query: Query, now: float) -> list[float]:
     return found
 
 
-def capacity(scale: Scale, seed: int) -> float:
-    """Rows a second of one query, where all are given more than can be worked off.
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """Rows a second of one query."""
 
-    The more of what turns and Spark's own order give: with larger epochs a row costs less, and who
-    is to be compared at its limit must not be below it.
+    backlog: float
+    """That are worked off where all have more than can be: no window is in time then."""
+    sustained: Mapping[str, float]
+    """At which windows are still in time, by system."""
+
+    @property
+    def most(self) -> float:
+        """That anybody sustains: what loads are parts of."""
+        return max(self.sustained.values())
+
+
+def capacity(scale: Scale, seed: int, tell: Callable[[str], None] = lambda _: None) -> Capacity:
+    """What can be sustained: by halving between nothing and what a backlog gives.
+
+    The protocol of StreamBox's code: a rate is sustained where latencies stay below a target. What
+    a backlog gives is no capacity: the epochs of a query that is behind get larger and a row
+    cheaper, so at that rate everybody is behind for ever, and the later the longer one looks.
     """
     short = Scale(scale.queries, scale.warm, scale.probe, scale.probe)
-    return max(_most(policy, short, seed) for policy in ("fcfs", "spark-fifo"))
+    backlog = _most("spark-fifo", short, seed)
+    tell("backlog")
+    found = dict[str, float]()
+    for policy in PROBING:
+        low, high = 0.0, backlog
+        for _ in range(HALVINGS):
+            rate = (low + high) / 2
+            low, high = (rate, high) if sustained(policy, rate, short, seed) else (low, rate)
+            tell(policy)
+        found[policy] = low
+    return Capacity(backlog, found)
+
+
+def sustained(policy: str, rate: float, scale: Scale, seed: int) -> bool:
+    """Whether rows at that rate are kept up with, and windows in time."""
+    found = run(policy, rate, scale, seed)
+    kept_up = found.rows_per_second >= KEPT_UP * rate * scale.queries
+    return kept_up and bool(found.latencies) and found.p99 <= TARGET_S
 
 
 def _most(policy: str, scale: Scale, seed: int) -> float:
@@ -236,4 +274,15 @@ def _nothing(rows: list[dict[str, Any]], epoch: int) -> None:
     del rows, epoch
 
 
-__all__ = ["FULL", "LONGEST_S", "QUICK", "SYSTEMS", "TINY", "Outcome", "Scale", "capacity", "run"]
+__all__ = [
+    "FULL",
+    "LONGEST_S",
+    "QUICK",
+    "SYSTEMS",
+    "TINY",
+    "Capacity",
+    "Outcome",
+    "Scale",
+    "capacity",
+    "run",
+]
