@@ -11,6 +11,9 @@ from anabranch.kernels.windows.fields import PLACE, Field, compared
 from anabranch.kernels.windows.sketches import Distinct, Numbers, Quantiles
 
 _ROW = "row"
+MANY = 100_000
+"""Rows from which on Polars' streaming engine groups faster by several columns (7.5 ms for 10), or
+by texts: it keeps no list of rows for each (38 ns for 90, of 3.3 million words of 100,000)."""
 
 
 class Listed(Field):
@@ -168,6 +171,9 @@ def _between(
 class Bag(Field):
     """How many there are of each value."""
 
+    counts = True
+    """Whether `n` is how often a value was seen."""
+
     @property
     def whole(self) -> bool:
         """Values are kept, each once."""
@@ -205,8 +211,11 @@ class Bag(Field):
 
     def settled(self, partials: pl.DataFrame) -> pl.DataFrame:
         """Add up the numbers of equal values."""
-        flat = self.flat(partials)
-        flat = flat.group_by([_ROW, "v"]).agg(pl.col("n").sum())
+        flat, number = self.flat(partials), pl.col("n").sum()
+        if flat.height >= MANY:
+            flat = flat.lazy().group_by([_ROW, "v"]).agg(number).collect(engine="streaming")
+        else:
+            flat = flat.group_by([_ROW, "v"]).agg(number)
         return partials.with_columns(_lists(flat, partials.height, self.columns))
 
     def flat(self, partials: pl.DataFrame) -> pl.DataFrame:
@@ -229,6 +238,8 @@ class TopCounted(Bag):
 
 class TopBy(Bag):
     """The values whose `by` is the greatest, those with equal ones by value."""
+
+    counts = False
 
     @property
     def beside(self) -> pl.DataType:
