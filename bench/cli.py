@@ -19,6 +19,7 @@ from bench.harness.report import Report
 from bench.harness.stand import Settings, Stand
 from bench.harness.table import text
 from bench.harness.watch import Bar
+from bench.peers.environment import UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +51,9 @@ def main(arguments: Sequence[str], folder: Path = results.FOLDER) -> int:
         return 2
     try:
         report = _measured(bench, _settings(chosen))
+    except UnavailableError as error:
+        print(f"bench: nothing was measured: {error}", file=sys.stderr)
+        return 1
     except Exception:  # noqa: BLE001 - whatever a benchmark raises, it has failed
         traceback.print_exc()
         return 1
@@ -67,15 +71,19 @@ def _stem(bench: str, chosen: argparse.Namespace) -> str:
     'elastic-rescale-memory-2'
     >>> _stem("ysb", argparse.Namespace(peer="spark", cases=[]))
     'ysb-spark'
+    >>> _stem("ysb", argparse.Namespace(peer="spark,flink", cases=[]))
+    'ysb-spark-flink'
     """
-    parts = (bench, chosen.peer, *(case.strip("*-") for case in chosen.cases))
+    peers = (chosen.peer or "").split(",")
+    parts = (bench, *peers, *(case.strip("*-") for case in chosen.cases))
     return "-".join(part for part in parts if part)
 
 
 def _refused(bench: registry.Bench, chosen: argparse.Namespace) -> str | None:
     """What a benchmark cannot do that was asked of it, if there is something."""
-    if chosen.peer is not None and chosen.peer not in bench.peers:
-        return f"no peer {chosen.peer!r}; {bench.name} has {', '.join(bench.peers) or 'none'}"
+    for peer in [] if chosen.peer is None else chosen.peer.split(","):
+        if peer not in bench.peers:
+            return f"no peer {peer!r}; {bench.name} has {', '.join(bench.peers) or 'none'}"
     if chosen.minutes is not None and not bench.timed:
         return f"{bench.name} takes as long as it takes: no --minutes"
     for case in chosen.cases:
@@ -154,7 +162,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--quick", action="store_true", help="smaller inputs, 3 runs, and no results file"
     )
-    parser.add_argument("--peer", metavar="P", help="measure beside another system: ysb has spark")
+    parser.add_argument(
+        "--peer",
+        metavar="P[,P]",
+        help="measure beside other systems: ysb has spark, flink and bytewax",
+    )
     parser.add_argument("--runs", type=_runs, metavar="N", help="runs of each system (5)")
     parser.add_argument(
         "--minutes",

@@ -1,4 +1,4 @@
-"""The Yahoo Streaming Benchmark: generator and oracle; with --peer spark, both engines."""
+"""The Yahoo Streaming Benchmark: generator and oracle; with --peer, beside other systems."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bench.harness.report import Row
     from bench.harness.stand import Stand
 
-PEERS = ("spark",)
+PEERS = tuple(race.PEERS)
 NOTES = (
     (
         "The oracle is the meaning of a program, not the engine: one thread, one record at a time, "

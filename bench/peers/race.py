@@ -1,7 +1,8 @@
-"""The Yahoo Streaming Benchmark in both systems, taking turns, each run in a fresh process.
+"""The Yahoo Streaming Benchmark in several systems, taking turns, each run in a fresh process.
 
 Before the runs that count, each system tries its settings, then sizes of a batch, and keeps the
-best of both for itself. Every run's output is compared with what must come out.
+best of both for itself. Every run's output is compared with what must come out. Systems that are
+not installed beside us have an interpreter of their own; those that cannot be had are left out.
 """
 
 from __future__ import annotations
@@ -13,21 +14,27 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from statistics import fmean, median
 
 import polars as pl
 from polars.testing import assert_frame_equal
 
+from anabranch import config
+from anabranch.spark.java import find_java
 from bench.harness.machine import ROOT
 from bench.harness.report import Row
 from bench.harness.stand import Stand
 from bench.harness.statistics import Metric, compared
 from bench.harness.table import amount
+from bench.peers import environment, task, text
+from bench.peers.environment import Environment, UnavailableError
 from bench.peers.work import CORES, MEMORY, Case, Found, Order, found_from_json
+from bench.workloads import ysb
 from bench.workloads.ysb_files import FileSet
 
-PATIENCE_S = 300
+PATIENCE_S = 600
 BEST = "best"
 TRIAL_BEGINS = 2
 """A trial compares cases of one process, so it has to be at speed: so many times the warm-up."""
@@ -42,47 +49,127 @@ class System:
     options: Mapping[str, str]
     best: int
     """Files of a batch in the case `best`."""
+    choices: Mapping[str, tuple[str, ...]]
+    """Settings that are tried, and with which values."""
+    sized: bool = True
+    """Whether sizes of a batch are tried too: it is told how much a batch is."""
+    environment: Environment | None = None
+    """What it needs installed; None: it is installed beside us."""
+    as_text: bool = False
+    """Whether it is given text, since it cannot read Parquet."""
 
 
-OURS = System("anabranch", "ours", {"durability": "process", "width": "2"}, 5)
-SPARK = System("spark", "spark", {"store": "hdfs", "width": "2"}, 5)
+_WIDTHS = ("2", "1")
+OURS = System("anabranch", "ours", {"durability": "process", "width": "2"}, 5, {"width": _WIDTHS})
+SPARK = System(
+    "spark",
+    "spark",
+    {"store": "hdfs", "width": "2"},
+    5,
+    {"store": ("hdfs", "rocksdb"), "width": _WIDTHS},
+)
+FLINK = System(
+    "flink",
+    "flink",
+    {"lookup": "join", "interval": "200 ms"},
+    5,
+    {"lookup": ("join", "each")},
+    sized=False,
+    environment=environment.FLINK,
+    as_text=True,
+)
+BYTEWAX = System(
+    "bytewax",
+    "bytewax",
+    {"width": "2", "epoch_ms": "0"},
+    5,
+    {"width": _WIDTHS},
+    sized=False,
+    environment=environment.BYTEWAX,
+)
 POWER = "anabranch-power"
+PEERS = {system.name: system for system in (SPARK, FLINK, BYTEWAX)}
 
 NOTES = (
     (
         "Input: YSB events (random, ids of 36 characters, 7 columns) in Parquet files, the "
         "same for all; every file spans 10 s of event time (40 s at 800,000 rows), lateness "
-        "10 s, no row is late. Output: Parquet files, append. Every run's output was compared "
+        "10 s, no row is late. Output: files, append. Every run's output was compared "
         "with what plain Polars gives: exactly the windows closed by the system's last "
         "watermark, with their counts. The one still open at the end is in neither."
     ),
     (
-        f"All: local[{CORES}], {MEMORY} heap, a fresh process and JVM a run, taking turns; the "
-        "first batches of all and of each case are not counted. Throughput: rows of the "
-        "counted batches / time from the cut of the first to the commit of the last, all of "
-        "them being there at once. `width` is the number of lanes, or of shuffle partitions."
+        f"All: {CORES} cores, {MEMORY} heap where there is a JVM, a fresh process a run, taking "
+        "turns; the first batches of all and of each case are not counted. Throughput: rows of "
+        "the counted batches / time from the cut of the first to the commit of the last, all of "
+        "them being there at once. `width` is the number of lanes, of shuffle partitions, or of "
+        "worker threads. Anabranch's lanes (1, 2) and batch of `best`, and what is said below to "
+        "be tried, are those with which a system was fastest in a trial before; with --quick "
+        "nothing is tried."
     ),
     (
-        "latency_p50: from the cut of a batch to its commit. Structured Streaming: "
-        "durationMs.triggerExecution of the counted batches, of which only one is under way "
-        "at a time; windows that a batch closes leave it with the next one, which is not "
-        "counted. Anabranch: anabranch.latencyMs of further batches, each given when the one "
-        "before it is committed; windows leave with the batch that closes them."
-    ),
-    (
-        'Structured Streaming does not fsync, so anabranch (durability="process") is the '
-        "equal one; anabranch-power outlives a loss of power."
-    ),
-    (
-        "Structured Streaming's settings: SQL functions only, broadcast join with a local "
-        "relation, maxFilesPerTrigger, availableNow, adaptive execution and UI off, "
-        "minBatchesToRetain 10, RocksDB with changelog checkpoints. Shuffle partitions (1, "
-        "2), state store (HDFS-backed, RocksDB) and the batch of `best` (2.4, 4, 8 million "
-        "rows) are those with which it was fastest in a trial before; with --quick they are "
-        "not tried. Asynchronous progress tracking is not for queries with state, nor for "
-        "file sinks. Anabranch's lanes and batch were chosen in the same way."
+        "latency_p50: from the cut of a batch to its commit. Anabranch: anabranch.latencyMs of "
+        "further batches, each given when the one before it is committed; windows leave with the "
+        "batch that closes them."
     ),
 )
+ABOUT = {
+    "spark": (
+        (
+            "spark: Structured Streaming, to Parquet files. Its latency is "
+            "durationMs.triggerExecution of the counted batches, of which only one is under way "
+            "at a time; windows that a batch closes leave it with the next one, which is not "
+            'counted. It does not fsync, so anabranch (durability="process") is the equal one; '
+            "anabranch-power outlives a loss of power."
+        ),
+        (
+            "spark's settings: SQL functions only, broadcast join with a local relation, "
+            "maxFilesPerTrigger, availableNow, adaptive execution and UI off, "
+            "minBatchesToRetain 10, RocksDB with changelog checkpoints. Tried: shuffle "
+            "partitions (1, 2), state store (HDFS-backed, RocksDB), batches of 2.4, 4, 8 million "
+            "rows. Asynchronous progress tracking is not for queries with state, nor for file "
+            "sinks."
+        ),
+    ),
+    "flink": (
+        (
+            f"flink: {environment.FLINK.title}, SQL by PyFlink on a local cluster in one JVM. Its "
+            "package has no Parquet format, so the same rows are given as CSV and written as CSV: "
+            "only the three columns that the query reads, times as milliseconds, dealt out to two "
+            "directories that it watches, each phase one file in each, since its file source "
+            "takes files that appear together in no order. Parsing text is in its figures."
+        ),
+        (
+            "flink's settings: exactly-once checkpoints to local files each 200 ms, heap state "
+            "(hashmap), two-phase aggregation, object reuse, a watermark each 50 ms, directories "
+            "listed each ms. Tried: lookup by `join`, views counted by ad and window, and those "
+            "counts joined with the ads (event-time temporal join), or of `each`, every view's ad "
+            "looked up by a vectorised Python function, in bundles of 10,000; to join every view "
+            "with the ads is far slower. It has no batches: its throughput is from giving the "
+            "counted rows until the windows that they close are committed by a checkpoint, its "
+            "latency the same for one batch more, alone; so the size of a batch only says how much "
+            "is given at once. It does fsync its output and its checkpoints' files, so "
+            "anabranch-power is the equal one."
+        ),
+    ),
+    "bytewax": (
+        (
+            f"bytewax: {environment.BYTEWAX.title}, reading the Parquet files and filtering, "
+            "looking up and counting in each by Arrow (two threads), so that a hundred partial "
+            "counts a window and not all events are Python objects; its fold_window adds them up, "
+            "by EventClock with event time alone. One partition: its watermarks go by key, so "
+            "readers cannot be kept in step. Output: lines of text. The end of the input closes "
+            "the last windows, so they are compared too."
+        ),
+        (
+            "bytewax's settings: a recovery store (SQLite), an epoch a file. Tried: worker threads "
+            "(1, 2). Its throughput and latency are like flink's: from "
+            "giving rows until the windows that they close are in the output and the position "
+            "behind them is in the recovery store. It does fsync both, so anabranch-power is the "
+            "equal one."
+        ),
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +208,8 @@ TINY = Scale(
     small=2_000,
     middle=4_000,
     large=8_000,
-    begin=2,
-    batches=(1, 3),
+    begin=4,
+    batches=(3, 3),
     large_batches=(1, 3),
     total=10,
     single=2,
@@ -183,10 +270,15 @@ class Ground:
         self.runs += 1
         work = self.root / f"run-{self.runs}"
         work.mkdir()
-        begin = Case("begin", self.small, 1, 1, begins * self.scale.begin - 1)
+        begin = Case("begin", self.small, 1, 3, begins * self.scale.begin - 3)
         order = Order(system.name, system.options, (begin, *cases), work)
         (work / "order").write_text(order.to_json())
-        _start(system.module, work)
+        if system.environment is not None:
+            ysb.ads().write_csv(work / task.ADS, include_header=False)
+        if system.as_text:
+            for each in task.read(work / "order"):
+                text.write(each)
+        _start(system, work)
         found = {each.case: each for each in found_from_json((work / "result").read_text())}
         del found[begin.name]
         for case in cases:
@@ -215,22 +307,47 @@ def ground(scale: Scale) -> Iterator[Ground]:
 
 def measure(stand: Stand) -> list[Row]:
     """All cases of all systems; what was found besides is among the stand's notes."""
+    peers, missing = available([PEERS[name] for name in (stand.settings.peer or "").split(",")])
     with ground(QUICK if stand.settings.quick else FULL) as made:
-        ours, spark = (tuned(made, each) if made.scale.tuned else each for each in (OURS, SPARK))
+        ours, *others = (tuned(made, each) if made.scale.tuned else each for each in (OURS, *peers))
         power = replace(ours, name=POWER, options={**ours.options, "durability": "power"})
-        systems = (ours, power, spark)
+        systems = (ours, power, *others)
         rounds = _rounds(stand, made, systems)
-    stand.notes.extend([*NOTES, *_notes(made, systems, rounds)])
+    about = [note for peer in peers for note in ABOUT[peer.name]]
+    stand.notes.extend([*NOTES, *about, *missing, *_notes(made, systems, rounds)])
     names = [case.name for case in made.cases(ours)]
-    return [row for name in names for row in _rows(name, rounds)]
+    return [row for name in names for row in _rows(name, rounds, [peer.name for peer in peers])]
+
+
+def available(systems: Sequence[System]) -> tuple[list[System], list[str]]:
+    """The systems that can be had, and a line for each that cannot, which is said as well.
+
+    Raises:
+        UnavailableError: None of them can be had.
+    """
+    had, missing = [], []
+    for system in systems:
+        try:
+            if system.environment is not None and environment.found(system.environment) is None:
+                say(f"{system.name}: installing {', '.join(system.environment.packages)}")
+            _interpreter(system)
+        except UnavailableError as error:
+            missing.append(f"{system.name} is left out: {error}")
+        else:
+            had.append(system)
+    if not had:
+        raise UnavailableError("; ".join(missing))
+    for line in missing:
+        say(line)
+    return had, missing
 
 
 def tuned(made: Ground, system: System) -> System:
     """A system with those settings, and then that size of a batch, with which it was fastest."""
-    stores = ("hdfs", "rocksdb") if "store" in system.options else ("",)
-    choices = [(store, width) for store in stores for width in ("2", "1")]
+    names = list(system.choices)
+    choices = [dict(zip(names, each, strict=True)) for each in product(*system.choices.values())]
     trials = [
-        Case(f"{at}", made.middle, 1, *made.scale.trial, options=_options(*choice))
+        Case(f"{at}", made.middle, 1, *made.scale.trial, options=choice)
         for at, choice in enumerate([*choices, *reversed(choices)])
     ]
     found = made.run(system, trials, TRIAL_BEGINS)
@@ -241,12 +358,10 @@ def tuned(made: Ground, system: System) -> System:
     }
     chosen = max(trials[: len(choices)], key=lambda trial: both[trial.name]).options
     system = replace(system, options={**system.options, **chosen})
+    if not system.sized:
+        return system
     sizes = {str(size): replace(made.best(size, str(size)), single=0) for size in made.scale.sizes}
     return replace(system, best=int(_fastest(made.run(system, list(sizes.values())))))
-
-
-def _options(store: str, width: str) -> dict[str, str]:
-    return {"width": width} | ({"store": store} if store else {})
 
 
 def _fastest(found: Mapping[str, Found]) -> str:
@@ -269,13 +384,31 @@ def say(text: str) -> None:
     print(f"bench: {text}", file=sys.stderr, flush=True)
 
 
-def _start(module: str, work: Path) -> None:
+def _interpreter(system: System) -> Path:
+    if system.environment is None:
+        return Path(sys.executable)
+    return environment.interpreter(system.environment)
+
+
+def _surroundings(work: Path) -> Mapping[str, str]:
+    """What a process finds in its environment: the JVM, if it starts one, is as ours is."""
+    java = find_java(config.environment(), config.cache_directory())
+    return {
+        **config.environment(),
+        "JAVA_HOME": str(java.home),
+        "JVM_ARGS": f"-Xmx{MEMORY}",
+        "FLINK_LOG_DIR": str(work),
+    }
+
+
+def _start(system: System, work: Path) -> None:
     log = work / "log"
-    arguments = [f"bench.peers.{module}", str(work / "order"), str(work / "result")]
+    arguments = [f"bench.peers.{system.module}", str(work / "order"), str(work / "result")]
     with log.open("wb") as file:
         ended = subprocess.run(
-            [sys.executable, "-m", *arguments],
+            [_interpreter(system), "-m", *arguments],
             cwd=ROOT,
+            env=None if system.environment is None else _surroundings(work),
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,
@@ -283,7 +416,7 @@ def _start(module: str, work: Path) -> None:
             check=False,
         )
     if ended.returncode:
-        message = f"{module} ended with {ended.returncode}:\n{log.read_text()[-4000:]}"
+        message = f"{system.name} ended with {ended.returncode}:\n{log.read_text()[-4000:]}"
         raise RuntimeError(message)
 
 
@@ -302,12 +435,12 @@ def _rounds(stand: Stand, made: Ground, systems: Sequence[System]) -> _Rounds:
     return rounds
 
 
-def _rows(case: str, rounds: _Rounds) -> list[Row]:
+def _rows(case: str, rounds: _Rounds, peers: Sequence[str]) -> list[Row]:
     throughput = {name: [each[case].throughput for each in runs] for name, runs in rounds.items()}
     latency = {
         name: [median(each[case].latencies_ms) for each in runs] for name, runs in rounds.items()
     }
-    pairs = [(name, "spark") for name in rounds if name != "spark"]
+    pairs = [(name, peer) for name in rounds if name not in peers for peer in peers]
     return [
         *compared(Metric(case, "throughput", "events/s"), throughput, pairs),
         *compared(Metric(case, "latency_p50", "ms"), latency, pairs),

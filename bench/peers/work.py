@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from bench.peers import task
 from bench.workloads.ysb_files import FileSet
 
-CORES = 2
-MEMORY = "4g"
+CORES = task.CORES
+MEMORY = task.MEMORY
 """The heap of each system's JVM."""
 
 
