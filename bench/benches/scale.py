@@ -1,7 +1,8 @@
-"""Schneider's three graphs over work per tuple, with 1 to 100 channels, in virtual time.
+"""Schneider's three graphs by work and channels, in virtual time; what an event costs at size.
 
-    ./x bench scale           # all of it, about a minute
-    ./x bench scale stateful  # one graph
+    ./x bench scale                # all of it, about three minutes
+    ./x bench scale stateful       # one graph
+    ./x bench scale 'growth-*'     # more input, more keys
 
 Figures 6 and 10 of Schneider, Hirzel, Gedik, Wu, "Auto-Parallelizing Stateful Distributed Streaming
 Applications" (PACT 2012): one operator without state (`stateless`), one with state by key
@@ -13,6 +14,10 @@ on a core that is fully subscribed.
 Virtual time, on the engine's own queues, reorder buffers and policies (`simulate/pipeline.py`).
 What it costs to have a tuple go on in order is measured here first, and is what bounds light work.
 Two channels on real cores: `./x bench continuous 'work-*'`.
+
+`growth-input`: processor time a row with state by key (10,000 of them, sliding windows), as there
+are 1, 4 and 16 times 1 million rows; each value is of five epochs, from one window to the next.
+`growth-keys`: the same 2 million rows with 1,000 to 1,000,000 keys, drawn at random.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import partial
 from statistics import median
 
@@ -31,6 +37,7 @@ from bench.harness.report import Row
 from bench.harness.stand import Stand
 from bench.harness.statistics import Metric, compared
 from bench.kernels import single
+from bench.scale import growth
 
 NOTES = (
     (
@@ -73,8 +80,12 @@ def cases(stand: Stand) -> list[Row]:
         if quick
         else Ground(onward, CHANNELS, WORK_US, TUPLES)
     )
-    names = stand.settings.cases or tuple(GRAPHS)
-    return [row for name in names for row in scaled(name, ground)]
+    asked = stand.settings.cases
+    names = [each for each in NAMES if not asked or any(fnmatchcase(each, n) for n in asked)]
+    rows = [row for name in names if name in GRAPHS for row in scaled(name, ground)]
+    for name in names:
+        rows += growth.measured(alone, name) if name in growth.NAMES else ()
+    return rows
 
 
 def scaled(name: str, ground: Ground) -> Iterator[Row]:
@@ -123,4 +134,5 @@ GRAPHS: Mapping[str, Callable[[float], list[Model]]] = {
     "stateful": _stateful,
     "shuffle": _shuffle,
 }
-CHOICES = tuple(GRAPHS)
+NAMES = (*GRAPHS, *growth.NAMES)
+CHOICES = (*NAMES, "growth-*")

@@ -10,7 +10,7 @@
 local[2], one lane each, an epoch every 100 ms, started one after the other; rows by the wall clock,
 late by a uniform or a Zipf law (0 to 500 ms). Their rate is this part of the capacity: the highest
 at which Klink or Spark's FIFO, whichever has more, keeps up with 99 of 100 windows seen within 2 s
-of their ends, by halving below what a backlog gives (rows `capacity`). A horizon of 20 s counts,
+of their ends, by doubling and then halving (rows `capacity`). A horizon of 20 s counts,
 behind a warm-up; at its end all is stopped. `latency_mean`, `latency_p99`: from the end of
 a window to when its rows were published. `goal_misses`: the share of windows for which that was
 more than 1 s. `throughput`: rows that were committed. Each policy is a system; `spark-fifo` and
@@ -100,11 +100,11 @@ def _on_spark(stand: Stand, asked: list[str], loads: list[str], scale: Scale) ->
     Its fair scheduler serves jobs without a pool of their own in the order in which they came.
     """
     rows = list[Row]()
-    stand.progress.begin("capacity", 1 + len(PROBING) * HALVINGS)
+    stand.progress.begin("capacity", len(PROBING) * (HALVINGS + 3))
     found = capacity(scale, 1, stand.progress.step)
-    each = found.most
+    each = max(found.values())
     metric = Metric("capacity", "throughput", "rows/s")
-    for system, rate in {"backlog": found.backlog, **found.sustained}.items():
+    for system, rate in found.items():
         rows.append(bare(metric, system, [rate * scale.queries]))
     for name in loads:
         rows += load(stand, name, each * LOADS[name], scale)

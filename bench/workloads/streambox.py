@@ -240,7 +240,7 @@ def scores() -> pl.DataFrame:
 
 _TEXT = pl.Schema({"text": pl.String(), "t": pl.Datetime("us")})
 BENCHMARKS = (
-    Benchmark("wingrep", _TEXT, grep, grep_buffer, 38_500_000 // 56, repeat=10),
+    Benchmark("grep", _TEXT, grep, grep_buffer, 38_500_000 // 56, repeat=10),
     Benchmark("wordcount", _TEXT, word_count, word_buffer, 5_200_000 // 56),
     Benchmark(
         "join",

@@ -35,7 +35,7 @@ def test_an_unknown_name_is_a_usage_error_that_says_what_exists(capsys):
     out, err = capsys.readouterr()
     assert "" == out
     assert (
-        "bench: no benchmark 'nope'; there are bundles, claims, compile, continuous, elastic, epochs, kernels, ordering, recovery, scale, sessions, shapes, soak, start, streambox, ysb\n"
+        "bench: no benchmark 'nope'; there are bundles, claims, compile, continuous, elastic, epochs, kernels, lrb, nyt, ordering, recovery, scale, sessions, shapes, soak, start, streambox, tpcxbb, ysb\n"
         == err
     )
 
@@ -53,6 +53,8 @@ def test_without_a_name_it_says_which_there_are(arguments, capsys):
         "elastic",
         "epochs",
         "kernels",
+        "lrb",
+        "nyt",
         "ordering",
         "recovery",
         "scale",
@@ -61,6 +63,7 @@ def test_without_a_name_it_says_which_there_are(arguments, capsys):
         "soak",
         "start",
         "streambox",
+        "tpcxbb",
         "ysb",
     ] == [line.split()[0] for line in lines]
     assert all(len(line.split()) > 3 for line in lines)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 from collections import Counter
 from dataclasses import replace
@@ -13,6 +14,7 @@ from bench.benches import streambox as streambox_bench
 from bench.harness.stand import Settings, Stand
 from bench.kernels import cases, growth, single
 from bench.kernels.tasks import Tasks
+from bench.streambox import paced
 from bench.workloads import streambox
 
 STAND = Stand(Settings(runs=1, warmups=0, quick=True))
@@ -99,7 +101,7 @@ def played(name, rows=ROWS):
 
 
 def test_grep_finds_what_was_planted():
-    found, given = played("wingrep")
+    found, given = played("grep")
 
     assert [ROWS // 10] * SECONDS == found["count"].to_list()
     expected = [re.findall(streambox.URL, text) for text in given[0]["text"]]
@@ -155,8 +157,45 @@ def test_tweets_have_a_sentiment_and_ten_words():
 def test_published_figures_stand_beside_ours(monkeypatch):
     small = replace(benchmark("netmon"), rows=1_000)
     monkeypatch.setattr(streambox_bench, "BENCHMARKS", (small,))
+    monkeypatch.setattr(single, "measured", lambda _, stand: streambox_bench.cases(stand))
 
-    ours, published = streambox_bench.cases(STAND)
+    ours, published = streambox_bench.measure(STAND)
 
-    assert ("anabranch", streambox_bench.PUBLISHED) == (ours.system, ours.against)
+    assert (streambox_bench.ALONE, streambox_bench.PUBLISHED) == (ours.system, ours.against)
+    assert "throughput_per_core" == ours.metric
     assert 17_857 == published.value
+
+
+def test_a_buffer_is_replayed_at_a_rate_and_its_rows_are_of_the_time_when_they_are_due(tmp_path):
+    source = paced.Paced("netmon", 1_000, 3.0, tmp_path)
+    assert {0: 0} == source.latest()
+    source.go(100.0)
+    ends = source.plan({0: 500}, {0: 2_500})
+    found = pl.concat([source.frame(split) for split in ends])
+
+    assert [(500, 1_500, 100.0), (1_500, 2_500, 100.0)] == ends
+    times = found["t"].cast(pl.Int64)
+    assert (100_500_000, 102_499_000) == (times[0], times[-1])
+    assert times.is_sorted()
+    again = source.frame((1_500, 1_600, 100.0)).drop("t")
+    assert again.equals(source.frame((500, 600, 100.0)).drop("t")), "the buffer is a second long"
+
+
+def test_rows_with_times_of_their_own_keep_them_second_by_second(tmp_path):
+    source = paced.Paced("join", 1_000, 3.0, tmp_path)
+
+    first, second = (source.frame((at, at + 1_000, 100.0)) for at in (0, 1_000))
+
+    assert [1_000_000] * 1_000 == (second["t"] - first["t"]).dt.total_microseconds().to_list()
+
+
+def test_latencies_are_from_the_time_of_a_result_until_it_is_seen(monkeypatch):
+    sink = pickle.loads(pickle.dumps(paced.Late("at", early=True)))
+    times = pl.DataFrame({"at": [7_000_000, 5_000_000]}).cast(pl.Datetime("us"))
+    monkeypatch.setattr(paced.time, "time", lambda: 9.5)
+
+    sink.publish([sink.write(times.to_arrow().to_batches(), 0, "a")], 0)
+
+    assert [4.5] == sink.latencies(4.0, 6.0)
+    assert [] == sink.latencies(6.0, 8.0)
+    assert "early" == sink.visible

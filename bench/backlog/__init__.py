@@ -1,0 +1,1 @@
+"""Whole workloads on Spark, each with all its input there at once."""

@@ -1,0 +1,1 @@
+"""What `./x bench scale` measures beside virtual time."""

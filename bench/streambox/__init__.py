@@ -1,0 +1,1 @@
+"""StreamBox's benchmarks at a rate, on Spark."""
