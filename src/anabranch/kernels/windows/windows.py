@@ -251,7 +251,7 @@ class Windows:
         entries = entries.filter(pl.col(bag.value).is_not_null()).alias(bag.column)
         found = counts.group_by(names).agg(pl.col("n").sum().alias(ROWS), entries, *slices)
         if START not in names:
-            found = found.with_columns(values[START].head(1))
+            found = found.with_columns(pl.lit(values[START][0], pl.Int64).alias(START))
         return bag.begun(found)
 
     def _whole(self, found: pl.DataFrame) -> pl.DataFrame:
