@@ -86,3 +86,23 @@ def test_where_one_fails_nothing_behind_it_leaves_and_it_is_told(room):
     assert len(left) <= 12, "bundle 12 is not there, nor is what comes behind it"
     with pytest.raises(ZeroDivisionError):
         threads.add({0: []})
+
+
+def test_workers_at_rest_sleep():
+    """Who finds that all is done must not wake others, who find that all is done."""
+    asked = []
+
+    def choose(view):
+        asked.append(view)
+        return last_in_pipeline(view)
+
+    core = Core(linked([Mapped(), Mapped()]), lambda serial, bundle: None)
+    threads = Threads(core, choose, 3, SystemClock())
+    threads.add({0: [(0, 1)]})
+    threads.drain()
+
+    before = len(asked)
+    sum(range(5_000_000))  # the interpreter's lock is theirs for as long as they want it
+    threads.close()
+
+    assert len(asked) - before <= 2 * 3, "none has anything to ask for but once more"

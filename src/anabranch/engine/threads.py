@@ -39,7 +39,10 @@ class Threads:
         """Begin; there are so many workers until `close`."""
         self._core, self._choose, self._clock = core, choose, clock
         self._size, self._time_slice = size, time_slice
-        self._changed = threading.Condition()
+        lock = threading.RLock()
+        self._changed = threading.Condition(lock)
+        self._rested = threading.Condition(lock)
+        """Apart: workers at rest who told it by `_changed` would wake each other for ever."""
         self._estimates = Estimates.of(len(core.operators), clock.elapsed())
         self._most = [operator.most for operator in core.operators]
         self._idle, self._closing = 0, False
@@ -83,8 +86,8 @@ class Threads:
 
     def drain(self) -> None:
         """Wait until nothing is left to do; raises as `add` does."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._error is not None or self._at_rest())
+        with self._rested:
+            self._rested.wait_for(lambda: self._error is not None or self._at_rest())
         self.refuse()
 
     def close(self) -> None:
@@ -128,6 +131,7 @@ class Threads:
                 self._error = self._error or error
                 self._closing = True
                 self._changed.notify_all()
+                self._rested.notify_all()
             self._core.wake()
 
     def _failed(self) -> bool:
@@ -144,7 +148,7 @@ class Threads:
                         self._estimates = self._estimates.begin(at)
                         return at
                     if self._at_rest():
-                        self._changed.notify_all()
+                        self._rested.notify_all()
                     self._changed.wait()
                 return None
             finally:
