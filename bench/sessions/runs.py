@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
@@ -47,9 +47,53 @@ class Scale:
     counted: float = 20.0
     probe: float = 8.0
     """How long the capacity is looked for."""
+    shapes: tuple[str, ...] = ("ysb", "lrb", "nyt")
+    """Of the queries, in turns."""
 
 
 FULL, QUICK, TINY = Scale(), Scale(6, 5.0, 8.0, 4.0), Scale(2, 2.0, 4.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """What a query's turns came to since its start, as of a commit."""
+
+    jobs: int
+    rows: int
+    seconds: float
+    commit: float
+    """Seconds that this commit took."""
+
+
+def costs(turns: Sequence[Turned], before: Sequence[Turned] = ()) -> Measured:
+    """What a job costs and what a row does, by least squares, all turns together as long as told.
+
+    A job costs no more than the shortest ever took, those `before` among them. Of a query that is
+    behind all turns read as much as they may, and squares alone cannot tell jobs from rows.
+
+    >>> told = [Turned(1, 0, 1.0, 0.1), Turned(2, 10, 4.0, 0.1), Turned(4, 20, 8.0, 0.3)]
+    >>> found = costs(told)
+    >>> round(found.turn, 3), round(found.row, 3), round(found.commit, 3)
+    (1.0, 0.2, 0.1)
+    >>> alike = [Turned(n, 10 * n, 3.0 * n, 0.1) for n in range(4)]
+    >>> found = costs(alike, [Turned(0, 0, 0.0, 0.1), Turned(1, 1, 1.0, 0.1)])
+    >>> round(found.turn, 3), round(found.row, 3)
+    (0.03, 0.297)
+    """
+    parts = _parts(turns)
+    jobs, rows, seconds = parts.sum(axis=0)
+    shortest = min(each[2] / each[0] for each in [*_parts(before), *parts] if each[0])
+    turn = float(np.linalg.lstsq(parts[:, :2], parts[:, 2], rcond=None)[0][0])
+    turn = min(max(turn, 0.0), float(shortest)) if rows else seconds / jobs
+    row = max(0.0, seconds - turn * jobs) / rows if rows else 0.0
+    commit = float(np.median([each.commit for each in turns]))
+    return Measured(float(turn), float(row), commit)
+
+
+def _parts(turns: Sequence[Turned]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """Jobs, rows and seconds from one commit to the next."""
+    known = [(each.jobs, each.rows, each.seconds) for each in turns]
+    return np.diff(np.array(known or [(0, 0, 0.0)], float), axis=0)
 
 
 @dataclass(slots=True)
@@ -60,30 +104,27 @@ class Seen:
     end: float
     latencies: list[float] = field(default_factory=list)
     rows: int = 0
-    costs: dict[str, list[Measured]] = field(default_factory=dict)
+    turns: dict[str, list[Turned]] = field(default_factory=dict)
     """By query, as of each commit."""
+    before: dict[str, list[Turned]] = field(default_factory=dict)
+    """The same of the time that is not counted."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, progress: dict[str, Any]) -> None:
         """Take a commit's."""
-        if not self.begin <= time.time() < self.end:
-            return
+        now = time.time()
+        counts = self.begin <= now < self.end
         with self._lock:
-            self.latencies += [each / 1000 for each in progress["anabranch"]["firingsMs"]]
-            self.rows += progress["numInputRows"]
-            if (told := progress["anabranch"].get("session")) and "turnMs" in told:
+            if counts:
+                self.latencies += [each / 1000 for each in progress["anabranch"]["firingsMs"]]
+                self.rows += progress["numInputRows"]
+            if (told := progress["anabranch"].get("session")) and "turnsMs" in told:
                 commit = progress["durationMs"].get("commitOffsets", 0.0) / 1e3
-                costs = Measured(told["turnMs"] / 1e3, told["rowUs"] / 1e6, commit)
-                self.costs.setdefault(progress["name"], []).append(costs)
-
-    def typical(self, name: str) -> Measured:
-        """What a query's turns cost, in the middle of the time that counts."""
-        known = self.costs[name]
-        turn, row, commit = (
-            float(np.median([getattr(each, part) for each in known]))
-            for part in ("turn", "row", "commit")
-        )
-        return Measured(turn, row, commit)
+                seconds = told["turnsMs"] / 1e3
+                turned = Turned(told["jobs"], told["rowsRead"], seconds, commit)
+                if now < self.end:
+                    kept = self.turns if counts else self.before
+                    kept.setdefault(progress["name"], []).append(turned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +139,9 @@ class Outcome:
     deciding: float
     """The share of the time that decisions took."""
     most_held: int
+    """Bytes."""
+    short: int
+    """How often memory was."""
     predicted: float | None = None
     """The mean latency that the simulation gives for the same rows, with what turns cost here."""
 
@@ -133,12 +177,12 @@ def run(
     with ab.Session(
         policy=policy, lanes=1, memory_limit=memory_limit, master=f"local[{CORES}]"
     ) as session:
-        shapes, laws = cycle(SHAPES.items()), cycle(LAWS)
+        shapes, laws = cycle(scale.shapes), cycle(LAWS)
         sources = list[Delayed]()
         for number in range(scale.queries):
-            name, shape = next(shapes)
+            shape = next(shapes)
             sources.append(Delayed(rate, seconds, next(laws), seed * 100 + number))
-            program = shape(sources[-1], ab.sinks.Callback(_nothing), f"{name}-{number}")
+            program = SHAPES[shape](sources[-1], ab.sinks.Callback(_nothing), f"{shape}-{number}")
             session.start(program, trigger=ab.epochs(EVERY))
         while any(query.status["message"] == _STARTING for query in session.queries):
             time.sleep(0.1)
@@ -166,6 +210,7 @@ def run(
         float(np.mean([each > goal for each in took] or [True])),
         known["decidingMs"] / 1000 / (time.time() - begin),
         known["mostHeldBytes"] or 0,
+        known["memoryModes"],
         _predicted(policy, names, sources, starts, seen, begin, scale),
     )
 
@@ -180,14 +225,16 @@ def _predicted(  # noqa: PLR0913, PLR0917 - all that a run was
     scale: Scale,
 ) -> float | None:
     """The mean latency of the same run in virtual time; None: it has no turns to simulate."""
-    if policy not in QUERY_POLICIES or any(name not in seen.costs for name in names):
+    told = {name: each for name, each in seen.turns.items() if len(each) > 1}
+    if policy not in QUERY_POLICIES or any(name not in told for name in names):
         return None
     queries = [
         Simulated(
-            seen.typical(name),
+            costs(told[name], seen.before.get(name, ())),
             source.feed(start),
             PERIODS[name.partition("-")[0]],
             origin=-(begin % LONGEST_PERIOD),
+            levels=len(PERIODS[name.partition("-")[0]]),
         )
         for name, source, start in zip(names, sources, starts, strict=True)
     ]
@@ -218,7 +265,10 @@ def _overdue(query: Query, now: float) -> list[float]:
 
 
 def capacity(
-    scale: Scale, seed: int, tell: Callable[[str], object] = lambda _: None
+    scale: Scale,
+    seed: int,
+    tell: Callable[[str], object] = lambda _: None,
+    probing: Sequence[str] = PROBING,
 ) -> dict[str, float]:
     """Rows a second of one query that can be sustained, by system; loads are parts of the most.
 
@@ -226,10 +276,10 @@ def capacity(
     a backlog gives is no capacity: the epochs of a query that is behind get larger and a row
     cheaper, so at that rate everybody is behind for ever, and the later the longer one looks.
     """
-    short = Scale(scale.queries, scale.warm, scale.probe, scale.probe)
-    run(PROBING[0], PROBED, short, seed)  # a JVM is slow at first, and that is not what is asked
+    short = replace(scale, counted=scale.probe)
+    run(probing[0], PROBED, short, seed)  # a JVM is slow at first, and that is not what is asked
     found = dict[str, float]()
-    for policy in PROBING:
+    for policy in probing:
         low, high = 0.0, PROBED
         while sustained(policy, high, short, seed):
             tell(policy)

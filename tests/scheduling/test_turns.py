@@ -1,10 +1,13 @@
 """Whose turn it is: no more than slots, by the policy, nobody forgotten, memory first when short."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.scheduling.expectations import Expectations
+from anabranch.scheduling.guard import PATIENCE_S
 from anabranch.scheduling.memory_mode import MemoryMode, Waiting
 from anabranch.scheduling.prospect import Prospect
 from anabranch.scheduling.query_policies import QUERY_POLICIES
@@ -105,13 +108,38 @@ def test_short_of_memory_who_frees_most_goes_first_and_nobody_reads():
 def test_who_only_reads_waits_for_those_that_free_memory():
     full = Waiting(1_000, 0.0001, 0.1)
     turns = session(2, 2, memory=MemoryMode(100))
-    turns = turns.ask(0, due(1.0, held=60)).ask(1, due(9.0, held=60, queues=(full,)))
+    turns = turns.ask(0, due(1.0)).ask(1, due(9.0, held=120, queues=(full,)))
 
     turns, granted = turns.next(2.0)
 
     assert [1] == [each.place for each in granted]
     _, granted = turns.end(1, 2.1, held=0).next(2.1)
     assert [0] == [each.place for each in granted]
+
+
+def test_short_of_memory_who_only_reads_does_not_stop_others_however_long_he_has_waited():
+    full = Waiting(1_000, 0.0001, 0.1)
+    turns = session(2, 3, memory=MemoryMode(100))
+    turns = turns.ask(0, due(1.0))
+    for place in (1, 2):
+        turns = turns.ask(place, due(9.0, held=60, queues=(full,)))
+    patience_is_over = 2.0 + PATIENCE_S
+    turns = replace(turns, served={**turns.served, 1: patience_is_over, 2: patience_is_over})
+
+    _, granted = turns.next(patience_is_over)
+
+    assert {1, 2} == {each.place for each in granted}
+
+
+def test_short_of_memory_a_query_that_gives_as_many_rows_as_it_takes_frees_them_all_the_same():
+    """What it gives is published, and in memory no more."""
+    turns = session(2, 2, memory=MemoryMode(100))
+    for place in (0, 1):
+        turns = turns.ask(place, due(9.0, held=60, queues=(Waiting(1_000, 0.0001, 1.0),)))
+
+    _, granted = turns.next(2.0)
+
+    assert {0, 1} == {each.place for each in granted}
 
 
 def test_a_replay_tells_nothing_of_when_things_come():

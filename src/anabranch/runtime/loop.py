@@ -232,6 +232,7 @@ class Loop:
         with self._seat.turn(self._prospect, self._commit_waiting) as turn:
             if turn.none:
                 return True  # it will be told to stop
+            began = self._clock.elapsed()
             if turn.waited:
                 planned |= self._plan()
                 cycle = self._session.choose(self._machine.ready())
@@ -240,6 +241,7 @@ class Loop:
             self._machine.take(*cycle.works)
             self._run(cycle)
             self._fire(cycle)
+            self._prospects.turned(self._clock.elapsed() - began)
         self._refuse_standstill()
         # For replicas and copies alone there is no hurry: they need the cores themselves.
         return bool(cycle or planned or self._merging.pending or self._shape.turning)

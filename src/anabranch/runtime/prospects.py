@@ -51,6 +51,12 @@ class Prospects:
     fired: int = 0
     missed: int = 0
     """Windows that fired since the start, and those of them behind the goal."""
+    jobs: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+    """Jobs of the turns that are over, rows that they read, and how long those turns took."""
+    under_way: tuple[int, int] = (0, 0)
+    """Jobs of the turn that is not over, and their rows: what it takes is not known yet."""
 
     @classmethod
     def of(cls, shape: Shape, goal: float | None, times: Mapping[str, SourceTime]) -> Prospects:
@@ -59,8 +65,19 @@ class Prospects:
         return cls(shape, goal, watermarks=marks)
 
     def worked(self, rows: int, seconds: float) -> None:
-        """Learn from a turn."""
+        """Learn from a job."""
         self.known = self.known.worked(rows, seconds)
+        jobs, before = self.under_way
+        self.under_way = jobs + 1, before + rows
+
+    def turned(self, seconds: float) -> None:
+        """Note how long a turn took: its jobs, and what the driver did before and behind them."""
+        (jobs, rows), self.under_way = self.under_way, (0, 0)
+        self.jobs, self.rows, self.seconds = (
+            self.jobs + jobs,
+            self.rows + rows,
+            self.seconds + seconds,
+        )
 
     def came(self, source: str, watermark: int | None, at: float) -> None:
         """Note that a source's watermark is known, though not committed."""

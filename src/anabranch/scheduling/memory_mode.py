@@ -3,8 +3,9 @@
 A query's rows wait at operators one behind the other. To work through all that waits up to the k-th
 frees `sz_k (1 - S_1 ... S_k)` rows: those that wait, less what becomes of them. What counts is how
 many of them a cycle can do, by what they cost. Of queries that free as much the one with the least
-slack goes first; who frees nothing goes last, and only reads if nobody else can go: that is the
-back-pressure, which comes last.
+slack goes first; who holds nothing goes last, and only reads if nobody else can go: that is the
+back-pressure, which comes last. Who gives as many rows as he takes frees nothing by the paper, but
+his turn comes all the same: what he gives is published, and in memory no more.
 
 It is on from when the bound is reached until so much is free again, or a time is over, whichever
 comes first; if there is still too much by then it is on again at the next look.

@@ -92,12 +92,16 @@ class Turns:
         rank = guarded(frees_most if short else self.policy)
         views = [each.view(at, now, self.served[at]) for at, each in self.asking.items()]
         ranked = sorted(views, key=rank)
-        granted = list[Granted]()
-        for number, view in enumerate(ranked[:free]):
-            # Who frees nothing only reads: that he does when nobody else is at work.
-            if short and not view.frees and (self.at_work or granted):
-                break
-            granted.append(Granted(view.place, number, len(ranked), read=not short))
+        chosen = ranked[:free]
+        if short:
+            # Who holds nothing only reads: that he does when nobody else can go, one at a time. He
+            # is passed over for no longer than others have something to work off: none of them
+            # reads.
+            holding = [view for view in ranked if self.asking[view.place].held]
+            chosen = holding[:free] or (ranked[:1] if not self.at_work else [])
+        granted = [
+            Granted(view.place, ranked.index(view), len(ranked), read=not short) for view in chosen
+        ]
         gone = frozenset(each.place for each in granted)
         left = {place: each for place, each in self.asking.items() if place not in gone}
         return (

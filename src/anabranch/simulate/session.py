@@ -29,7 +29,7 @@ class Measured:
     """What a query costs, as a real run told."""
 
     turn: float
-    """Seconds of a turn, whatever is in it."""
+    """Seconds of a turn of one job, whatever is in it."""
     row: float
     """Seconds a row that a turn reads, beyond that."""
     commit: float = 0.0
@@ -68,6 +68,8 @@ class Simulated:
     """Seconds between the ends of windows, of each operator that has some."""
     origin: float = 0.0
     """A moment of the run at which windows of all periods end."""
+    levels: int = 1
+    """Operators with windows, one behind the other: each has a job of its own when it fires."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,8 @@ class _Query:
         took = self.given.costs.turn + blocks * self.given.feed.rows * self.given.costs.row
         if self._fires():
             assert self.ready is not None
-            works, self.ready, took = self.ready, None, took + self.given.costs.turn
+            works, self.ready = self.ready, None
+            took += self.given.levels * self.given.costs.turn
         return works, took
 
     def _fires(self) -> bool:
