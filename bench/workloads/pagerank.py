@@ -79,10 +79,14 @@ def _rounds(numbers: pl.Series) -> pl.DataFrame:
     return pl.DataFrame({"round": numbers.cast(pl.Int64)}, ROUNDS)
 
 
-def source(vectors: int = 1, *, pages: int = PAGES, seed: int = 0) -> ab.sources.Source:
+def source(
+    vectors: int = 1, *, pages: int = PAGES, seed: int = 0, partitions: int = 1
+) -> ab.sources.Source:
     """So many vectors to start from, made as fast as they are asked for."""
-    make = partial(starts, pages=pages, seed=seed)
-    return ab.sources.Generator(make, schema=STARTS, rows=vectors * pages, vectorized=True)
+    make, rows = partial(starts, pages=pages, seed=seed), vectors * pages
+    return ab.sources.Generator(
+        make, schema=STARTS, rows=rows, partitions=partitions, vectorized=True
+    )
 
 
 def iterated(

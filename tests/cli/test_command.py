@@ -148,24 +148,20 @@ def test_run_on_spark_writes_the_same(program, tmp_path, capsys):
     assert [0, 2, 4, 6, 8] == pl.read_parquet(tmp_path / "out" / "*.parquet")["n"].to_list()
 
 
-def test_what_has_no_kernel_yet_is_run_by_the_oracle_and_the_reason_told(tmp_path, capsys):
-    file = tmp_path / "again.py"
+def test_what_the_runtime_refuses_is_run_by_the_oracle_and_the_reason_told(tmp_path, capsys):
+    file = tmp_path / "hidden.py"
     file.write_text(
         "import anabranch as ab\n"
-        "import polars as pl\n"
-        "program = ab.Program('again')\n"
+        "program = ab.Program('hidden')\n"
         "clicks = program.read(ab.sources.Records([{'t': 1}]), event_time='t')\n"
-        "again = program.feedback({'t': pl.Int64}, event_time='t')\n"
-        "both = clicks.union(again)\n"
-        "again.close(both.filter(pl.col('t') > 1))\n"
-        "both.write(ab.sinks.Memory('out'))\n"
+        "clicks.rename({'t': '__ab_time'}).write(ab.sinks.Memory('out'))\n"
     )
 
     assert 0 == main(["run", str(file)])
 
     said = capsys.readouterr()
-    assert "feedback-1 cannot run in parallel yet" in said.err
-    assert "again: 1 epoch in" in said.out
+    assert "a column is called '__ab_time': names that begin with __ab_ are taken" in said.err
+    assert "hidden: 1 epoch in" in said.out
 
 
 @pytest.mark.spark

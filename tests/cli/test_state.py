@@ -177,6 +177,21 @@ def test_rows_that_wait_for_their_turn_are_kept(tmp_path):
     assert [(ms(14), "a", 14)] == found.select("time", "value.k", "value.t").rows()
 
 
+def test_rows_that_come_out_of_a_feedback_next_are_kept(tmp_path):
+    program = ab.Program("kept")
+    items = [{"k": k, "t": t} for k, t in ROWS]
+    stream = program.read(TestingSource([*items, EOF, {"k": "z", "t": 1000}]), event_time="t")
+    back = program.feedback({"k": pl.String, "t": pl.Int64}, name="again")
+    back.close(stream)
+    back.write(ab.sinks.Files(tmp_path / "out", format="parquet"))
+    run(program, tmp_path / "ckpt", rows=2)
+
+    assert 0 == main(["state", str(tmp_path / "ckpt"), "--export", str(tmp_path / "state")])
+
+    found = pl.read_parquet(tmp_path / "state" / "again.parquet")
+    assert [("a", 14)] == found.select("value.k", "value.t").rows()
+
+
 @pytest.fixture
 def checkpoint(tmp_path):
     build = made("campaign_views", tmp_path, partitions=2)

@@ -281,6 +281,21 @@ def test_a_feedback_is_sequential_and_its_closing_a_joint(chain):
     assert Joint("merge", 3, 0, "sequence+pulses") in plan.joints
 
 
+def test_what_may_be_parallel_and_is_in_a_loop_is_told_to_be_in_one_lane(chain):
+    loop = chain.program.feedback(EVENTS, name="loop", event_time="t")
+    kept = keyed(chain.read().union(loop, name="both"), "kept", "k")
+    loop.close(kept)
+    sink(keyed(kept, "behind", "k"))
+    because = {
+        chain.plan.graph[each.operators[-1]].name: each.because for each in chain.plan.regions
+    }
+    in_one = "it runs in one lane all the same, since it is in a loop"
+    assert {"kept"} == {name for name, text in because.items() if in_one in text}
+    assert because["kept"].startswith(
+        "parallel by k, since kept keeps nothing beyond one k; it runs"
+    )
+
+
 def test_two_sequential_regions_are_joined_by_a_merge_of_one(chain):
     stream = sequential(chain.read(), "a")
     sink(stream, "x")

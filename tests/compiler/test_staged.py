@@ -165,21 +165,43 @@ def test_dead_letters_of_a_head_are_read_in_a_stage():
     assert [["read-1", "map-1", "out"], ["letters"]] == names(plan_of(program.freeze()))
 
 
-def test_what_cannot_run_yet_is_refused_at_its_line():
+def test_a_loop_is_in_one_lane_of_one_stage():
     program, stream = started()
     again = program.feedback(EVENTS, event_time="t")
     both = stream.union(again)
-    again.close(both.filter(pl.col("n") > 5))
-    both.write(ab.sinks.Memory("out"))
+    kept = both.key_by("k").reduce(lambda a, b: b)
+    again.close(kept.filter(pl.col("n") > 5))
+    kept.key_by("k").deduplicate().write(ab.sinks.Memory("out"))
 
-    with pytest.raises(ProgramError) as refused:
-        plan_of(program.freeze())
+    plan = plan_of(program.freeze())
 
-    assert "feedback-1 cannot run in parallel yet" == refused.value.what
-    assert "there is no kernel for feedback yet" in str(refused.value.why)
-    assert str(refused.value.have).startswith("supported so far: ")
-    assert "run it with ab.testing.run_sequential meanwhile" == refused.value.so
-    assert __file__ == refused.value.file
+    loop = ["feedback-1", "union-1", "reduce-1", "filter-1"]
+    assert [["read-1"], loop, ["deduplicate-1", "out"]] == names(plan)
+    assert [(1, None), (2, ("k",))] == [(each.level, each.key) for each in plan.stages]
+
+
+def test_a_feedback_that_a_head_closes_takes_its_rows_from_there():
+    program, stream = started()
+    again = program.feedback(EVENTS)
+    again.close(stream.filter(pl.col("n") > 5))
+    again.write(ab.sinks.Memory("out"))
+
+    plan = plan_of(program.freeze())
+
+    assert [["read-1", "filter-1"], ["feedback-1", "out"]] == names(plan)
+    assert ["filter-1"] == [plan.graph[port.operator].name for port in plan.entries(plan.stages[0])]
+
+
+def test_a_feedback_that_a_later_stage_closes_is_behind_it():
+    program, stream = started()
+    again = program.feedback(EVENTS)
+    again.write(ab.sinks.Memory("out"))
+    again.close(stream.key_by("k").reduce(lambda a, b: b))
+
+    plan = plan_of(program.freeze())
+
+    assert [["read-1"], ["reduce-1"], ["feedback-1", "out"]] == names(plan)
+    assert [(1, ("k",)), (2, None)] == [(each.level, each.key) for each in plan.stages]
 
 
 def test_a_program_has_a_sink():

@@ -142,11 +142,20 @@ def test_any_width_gives_the_same_unrolled():
     ab.testing.assert_same_as_sequential(program)
 
 
-@pytest.mark.xfail(raises=ab.ProgramError, reason="there is no kernel for feedback yet")
+@slow
 def test_any_width_gives_the_same_with_a_loop():
+    program = pagerank.iterated(pagerank.rounds(5), web(12), iterations=4)
+
+    ab.testing.assert_same_as_sequential(
+        program, trigger=ab.available_now(max_rows=1), crash_at=[2], rescale_at={3: 3}
+    )
+
+
+@slow
+def test_a_resident_loop_gives_the_same():
     program = pagerank.iterated(pagerank.rounds(3), web(12), iterations=3)
 
-    ab.testing.assert_same_as_sequential(program, trigger=ab.available_now(max_rows=1))
+    ab.testing.assert_same_as_sequential(program, trigger=ab.continuous())
 
 
 def regions(program):

@@ -63,6 +63,20 @@ OPERATORS = {
         .agg(n=ab.count(), x=ab.sum("x"))
         .map(not_three, out={"n": pl.Int64, "x": pl.Float64}, on_error="dead_letter")
     ),
+    "held sum": lambda s: (
+        s.window(ab.tumbling("1 s"), by="s")
+        .agg(n=ab.count(), x=ab.sum("x"))
+        .with_columns(later=pl.col("window_end").dt.offset_by("3s"))
+        .with_event_time("later")
+        .in_time_order()
+        .map(not_three, out={"n": pl.Int64, "x": pl.Float64}, on_error="dead_letter")
+    ),
+    "sum that finds no partner": lambda s: (
+        s.window(ab.tumbling("1 s"), by="s")
+        .agg(n=ab.count(), x=ab.sum("x"))
+        .join(s.select("t", "s", "n").filter(pl.col("n") > 4), on="s", within="2 s", how="left")
+        .map(not_three, out={"n": pl.Int64, "x": pl.Float64}, on_error="dead_letter")
+    ),
 }
 
 

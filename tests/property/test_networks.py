@@ -35,10 +35,11 @@ def in_any_order(rows):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("loops", [0, 1])
 @settings(max_examples=600, deadline=None)
 @given(data=st.data())
-def test_any_network_gives_what_it_means(data):
-    program = data.draw(networks())
+def test_any_network_gives_what_it_means(loops, data):
+    program = data.draw(networks(min_loops=loops))
     graph = program.freeze()
     with tempfile.TemporaryDirectory() as home:
         checkpoint = Path(home) / "ckpt"
@@ -78,10 +79,11 @@ def with_files(program, directory):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("loops", [0, 1])
 @settings(max_examples=200, deadline=None)
 @given(data=st.data())
-def test_any_network_that_is_cut_off_goes_on_where_it_was(data):
-    program = data.draw(networks(max_pieces=4))
+def test_any_network_that_is_cut_off_goes_on_where_it_was(loops, data):
+    program = data.draw(networks(max_pieces=4, min_loops=loops))
     with tempfile.TemporaryDirectory() as home:
         checkpoint = Path(home) / "ckpt"
         graph = with_files(program, Path(home))

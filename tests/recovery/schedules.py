@@ -27,7 +27,7 @@ from anabranch.scheduling.autoscaler import Autoscaler, Habits
 from anabranch.simulate.inline import InlineExecutor, Mischief
 from anabranch.state.store import LocalStore
 from anabranch.testing import MockClock
-from tests.runtime.programs import PROGRAMS
+from tests.runtime.programs import LOOPS, PROGRAMS
 from tests.runtime.test_rescaling import Slow
 
 WIDTHS = (1, 2, 4)
@@ -126,7 +126,7 @@ class Schedule:
 
     def program(self, tmp_path, sink=None):
         """The program anew, as a restarted driver makes it."""
-        make, rows, schema = PROGRAMS[self.name]
+        make, rows, schema = {**PROGRAMS, **LOOPS}[self.name]
         source = ab.sources.Records(rows(self.count), schema=schema, partitions=self.partitions)
         files = sink or ab.sinks.Files(tmp_path / "out", format="parquet")
         return make(source, files, ordered=self.ordered)

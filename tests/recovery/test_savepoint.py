@@ -22,7 +22,7 @@ from anabranch.state.recovery import recover
 from anabranch.state.store import LocalStore
 from anabranch.testing import MockClock, assert_same_rows, run_sequential
 from anabranch.testing.sequential.checkpoint import log_of
-from tests.runtime.programs import PROGRAMS
+from tests.runtime.programs import LOOPS, PROGRAMS
 from tests.runtime.test_inline import made, written
 
 
@@ -72,7 +72,7 @@ def files_in(directory):
     )
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [*PROGRAMS, *LOOPS])
 @pytest.mark.parametrize(("steps", "lanes"), [(0, 2), (1, 1), (4, 3), (9, 1), (14, 2)])
 def test_a_run_goes_on_from_it_at_any_width_while_the_query_goes_on(name, steps, lanes, tmp_path):
     checkpoint, path, there = tmp_path / "ckpt", tmp_path / "saved", tmp_path / "there"

@@ -82,6 +82,18 @@ def test_whatever_happens_the_output_is_the_same(first, tmp_path, monkeypatch):
     chunk(first, tmp_path, monkeypatch)
 
 
+def looped(seed):
+    """A seed's schedule for a program with a loop, whose rows wait from epoch to epoch."""
+    made = Schedule.of if seed % 2 else Schedule.elastic
+    return replace(made(seed), name="forwarded")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 40, CHUNK))
+def test_whatever_happens_a_loop_goes_on(first, tmp_path, monkeypatch):
+    chunk(first, tmp_path, monkeypatch, looped)
+
+
 def growing(seed):
     """A seed's schedule with enough epochs in flight that new lanes take slices of others as well."""
     schedule, draw = Schedule.of(seed), random.Random(seed)

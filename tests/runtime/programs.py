@@ -1,4 +1,4 @@
-"""The three programs of the spine, small, over sources that tests choose."""
+"""The three programs of the spine, and a loop, small, over sources that tests choose."""
 
 import polars as pl
 
@@ -88,8 +88,29 @@ def word_count(source, sink, *, ordered=True):
     return program
 
 
+def forwarded(source, sink, *, ordered=True):
+    """Calls are forwarded, phone by phone, an epoch each; what a phone had is counted behind it."""
+    program = ab.Program("forwarded")
+    back = program.feedback(CALLS, event_time="t", name="again")
+    first = program.read(source, name="calls", event_time="t").key_by("caller").reduce(_farther)
+    rung = first.union(back, name="rung")
+    back.close(rung.filter(pl.col("x") > 30).with_columns(x=pl.col("x") - 30, caller="callee"))
+    (
+        rung.window(ab.tumbling("1 s"), by="caller")
+        .agg(n=ab.count(), x=ab.sum("x"))
+        .write(sink, name="out", ordered=ordered)
+    )
+    return program
+
+
+def _farther(value, call):
+    return {**call, "x": (value["x"] + call["x"]) % 97}
+
+
 PROGRAMS = {
     "campaign_views": (campaign_views, events, EVENTS),
     "fraud": (fraud, calls, CALLS),
     "word_count": (word_count, texts, TEXTS),
 }
+LOOPS = {"forwarded": (forwarded, calls, CALLS)}
+"""Programs whose output depends on how the log is cut, which some tests are not for."""

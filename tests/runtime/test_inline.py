@@ -12,7 +12,7 @@ from anabranch.simulate.inline import KIND, UNKIND, InlineExecutor
 from anabranch.state.recovery import recover
 from anabranch.state.store import LocalStore
 from anabranch.testing import MockClock, assert_same_rows, run_sequential
-from tests.runtime.programs import PROGRAMS
+from tests.runtime.programs import LOOPS, PROGRAMS
 
 
 def run(
@@ -70,12 +70,12 @@ def written(directory):
 
 
 def made(name, tmp_path, *, count=60, partitions=1, ordered=True):
-    program, rows, schema = PROGRAMS[name]
+    program, rows, schema = {**PROGRAMS, **LOOPS}[name]
     source = ab.sources.Records(rows(count), schema=schema, partitions=partitions)
     return program(source, ab.sinks.Files(tmp_path / "out", format="parquet"), ordered=ordered)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [*PROGRAMS, *LOOPS])
 @pytest.mark.parametrize("lanes", [1, 2, 4])
 def test_a_program_gives_what_it_means(name, lanes, tmp_path):
     run(made(name, tmp_path), tmp_path / "ckpt", lanes=lanes)
@@ -86,7 +86,7 @@ def test_a_program_gives_what_it_means(name, lanes, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [*PROGRAMS, *LOOPS])
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_fails_the_output_is_the_same(name, seed, tmp_path):
     partitions = 1 + seed % 2
@@ -105,7 +105,7 @@ def test_whatever_fails_the_output_is_the_same(name, seed, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [*PROGRAMS, *LOOPS])
 @pytest.mark.parametrize("stop", range(1, 12))
 def test_a_run_that_was_cut_off_goes_on_at_any_width(name, stop, tmp_path):
     cut = run(made(name, tmp_path), tmp_path / "ckpt", lanes=2, stop_after=stop, in_flight=2)
@@ -117,7 +117,7 @@ def test_a_run_that_was_cut_off_goes_on_at_any_width(name, stop, tmp_path):
     assert_same_rows(expected, written(tmp_path / "out"))
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [*PROGRAMS, *LOOPS])
 def test_lanes_come_and_go_in_mid_stream(name, tmp_path):
     rescale = ((2, 2), (8, 4), (14, 1))
     long = made(name, tmp_path, count=120)

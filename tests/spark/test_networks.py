@@ -66,7 +66,18 @@ def dead_letters(program, sinks):
     windows.late.write(sinks("late"), name="late")
 
 
-PROGRAMS = [several_levels, several_sources, dead_letters]
+def a_loop(program, sinks):
+    """Between two stages that are divided: rows go round until their number is used up."""
+    stream = read(program, 300).key_by("k").process(running, out=EVENTS)
+    back = program.feedback(EVENTS, event_time="t")
+    both = stream.union(back)
+    fewer = both.map(inverse, out=EVENTS, on_error="dead_letter")
+    back.close(fewer.filter(pl.col("n") > 20).with_columns(n=pl.col("n") % 7))
+    fewer.dead_letters.write(sinks("bad"), name="bad")
+    counted(both, "k").write(sinks("counts"), name="counts")
+
+
+PROGRAMS = [several_levels, several_sources, dead_letters, a_loop]
 
 
 def made(build, home):

@@ -27,6 +27,8 @@ _MARKS = 2
 """Kinds of a join's rows from which on they are no rows."""
 _PASSED = 255
 """The side of what is no row of a merge."""
+_CLOSED = -1
+"""The place of what is no row of a feedback."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,14 @@ def _in_time_order(rows: pl.DataFrame, facts: Facts, lasting: Lasting) -> pl.Dat
     )  # fmt: skip
 
 
+def _fed_back(rows: pl.DataFrame, facts: Facts, lasting: Lasting) -> pl.DataFrame:
+    """Rows that come out in the next epoch: what the newest one says is all there is."""
+    del facts, lasting
+    rows = rows.filter((pl.col("epoch") == pl.col("epoch").max()) & (pl.col("at") != _CLOSED))
+    columns = [name for name in rows.columns if name.startswith("c:")]
+    return rows.select(SLICE, *(pl.col(name).alias(f"value.{name[2:]}") for name in columns))
+
+
 def _as_it_is(rows: pl.DataFrame, facts: Facts, lasting: Lasting) -> pl.DataFrame:
     """State of a form that is not known here, of a later version perhaps."""
     del facts, lasting
@@ -141,6 +151,7 @@ _FORMS: Sequence[tuple[frozenset[str], Callable[[pl.DataFrame, Facts, Lasting], 
     (frozenset({"kind", "id", "time"}), _joined),
     (frozenset({"side", "id", "time"}), _in_time_order),
     (frozenset({"hash", "epoch"}), _by_key),
+    (frozenset({"epoch", "at"}), _fed_back),
     (frozenset({f"{HIDDEN}k0"}), _columns),
     (frozenset({"start", "n"}), _panes),
 )

@@ -124,7 +124,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
-    """Run programs: on Spark, or by the oracle where there is no kernel yet for what they do."""
+    """Run programs: on Spark, or by the oracle where the runtime refuses one of them."""
     before = _running()
     programs = [load(target) for target in options.program]
     for program in programs:

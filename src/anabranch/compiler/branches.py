@@ -59,7 +59,9 @@ def _entered(graph: Graph, edge: Edge) -> dict[OperatorId, int]:
     waiting = [edge.operator]
     while waiting:
         for reader in graph.readers(waiting.pop()):
-            if reader not in found and reader > edge.operator:
+            # What goes round comes in another epoch, and meets none of its own record.
+            round_ = reader in graph.feedback
+            if reader not in found and reader > edge.operator and not round_:
                 found[reader] = -1
                 waiting.append(reader)
     for number in found:

@@ -40,6 +40,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from anabranch.compiler.fusion import Fusion, refuse_cycles, unsatisfied
+from anabranch.compiler.loops import Loops
 from anabranch.compiler.plan import SPREAD, Border, Plan, Region, Selectivity, State, Traits
 from anabranch.ids import OperatorId
 from anabranch.program.graph import Graph
@@ -278,6 +279,17 @@ def _why(plan: Plan, region: _Open, fusion: Fusion) -> str:
     operators = [plan.graph[number] for number in region.operators]
     if not region.parallel:
         return _why_sequential(plan, operators, fusion)
+    looped = Loops.of(plan.graph).inside.intersection(region.operators)
+    return _why_parallel(plan, region, operators) + (_IN_ONE_LANE if looped else "")
+
+
+_IN_ONE_LANE = (
+    "; it runs in one lane all the same, since it is in a loop: all that goes round in an epoch is "
+    "there before the next one begins"
+)
+
+
+def _why_parallel(plan: Plan, region: _Open, operators: list[Operator]) -> str:
     if region.key is None:
         return "parallel, since no operator in it keeps anything from one row to the next"
     keyed = _list(op.name for op in operators if plan.traits[op.id].state == "keyed")

@@ -16,23 +16,28 @@ Dead letters of a head are the one thing that needs the place in the log: they s
 are of. They go to one lane, as they are few, and what reads them is in stages. So do rows that go
 from a head to a sink where there are several sources.
 
+What comes out of a feedback is what entered it in the epoch before, from all lanes. So a loop is in
+one lane of one stage: feedbacks, and all that lies on a way from one to one (itself or another).
+What is before a loop, or behind it, is where it would be without.
+
 Functions of which nothing is proved may know of each other. If there are two of them, all that is
 not in a head is one stage, in one lane.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NoReturn, TypeAlias
+from typing import TypeAlias
 
+from anabranch.compiler.loops import Loops, taken
 from anabranch.compiler.plan import HIDDEN, Plan, Region
 from anabranch.compiler.proof import Proof
 from anabranch.errors import ProgramError
 from anabranch.ids import OperatorId
 from anabranch.program.graph import Graph
-from anabranch.program.operators import keyed, rowwise, together, windowed
+from anabranch.program.operators import rowwise, together
 from anabranch.program.operators.edges import Read, Write
 from anabranch.program.operators.operator import DEAD_LETTERS, Operator, Port
 
@@ -46,15 +51,6 @@ ROW_BY_ROW = (
 def is_row_by_row(op: Operator) -> bool:
     """Whether an operator runs on rows of any bundle, wherever it is."""
     return isinstance(op, ROW_BY_ROW) or (isinstance(op, rowwise.MapBatches) and op.elementwise)
-
-
-_IN_LANES = (
-    keyed.Process, keyed.Reduce, keyed.Deduplicate, keyed.Match, windowed.WindowAggregate,
-    windowed.WindowApply, together.Join, together.Merge, together.InTimeOrder, together.Union,
-    rowwise.Split, rowwise.MapBatches,
-)  # fmt: skip
-
-_MEANWHILE = "run it with ab.testing.run_sequential meanwhile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +135,7 @@ class StagedPlan:
         found = {
             port
             for number in stage.operators
-            for port in self.graph[number].inputs
+            for port in taken(self.graph, number)
             if self.homes[port.operator] is not stage
         }
         return tuple(sorted(found, key=lambda port: (port.operator, port.output)))
@@ -156,7 +152,7 @@ class StagedPlan:
 
 
 def staged_plan(plan: Plan) -> StagedPlan:
-    """Divide a program into heads and stages, or refuse what cannot be run yet."""
+    """Divide a program into heads and stages, or refuse what cannot be run."""
     graph = plan.graph
     if not graph.sinks or not graph.sources:
         does, so = (
@@ -168,7 +164,6 @@ def staged_plan(plan: Plan) -> StagedPlan:
         raise ProgramError(message, site=graph.operators[-1].site, so=so)
     for op in graph.operators:
         _refuse_hidden(op)
-        _require_kernel(graph, op)
     return _Staging(plan, plan.homes()).all()
 
 
@@ -192,8 +187,7 @@ class _Staging:
         unproved = tuple(
             op.id for op in rest if self.plan.traits[op.id].state == "unknown" and op.inputs
         )
-        for op in rest:
-            self.lanes[op.id] = (1, _ONE) if len(unproved) > 1 else self._in_lanes(op)
+        self._place_in_lanes(rest, together=len(unproved) > 1)
         heads = tuple(self._head(read) for read in graph.sources)
         return StagedPlan(graph, heads, self._stages(), unproved)
 
@@ -217,6 +211,24 @@ class _Staging:
         alike = is_row_by_row(op) or isinstance(op, rowwise.Split)
         return alike and self.plan.traits[op.id].state == "stateless"
 
+    def _place_in_lanes(self, rest: Sequence[Operator], *, together: bool) -> None:
+        if together:
+            self.lanes = {op.id: (1, _ONE) for op in rest}
+            return
+        loops = Loops.of(self.plan.graph)
+        for op in rest:
+            if op.id not in loops.inside | loops.behind:
+                self.lanes[op.id] = self._in_lanes(op)
+        # What closes a feedback may be written behind what reads it.
+        ports = (port for number in loops.inside for port in taken(self.plan.graph, number))
+        entering = (port.operator for port in ports if port.operator not in loops.inside)
+        level = _level(map(self.lanes.get, entering), _ONE)
+        self.lanes |= dict.fromkeys(loops.inside, (level, _ONE))
+        for op in rest:
+            if op.id in loops.behind:
+                self.lanes[op.id] = self._in_lanes(op)
+        self.lanes = {op.id: self.lanes[op.id] for op in rest}
+
     def _in_lanes(self, op: Operator) -> tuple[int, int]:
         """Its level, and what divides its rows."""
         given = [self.lanes.get(port.operator) for port in op.inputs]
@@ -225,8 +237,7 @@ class _Staging:
             return first
         region = self.homes[op.id]
         divided = region.id if region.parallel and region.key else _ONE
-        below = (0 if each is None else each[0] - (each[1] == divided) for each in given)
-        return (1 + max(below), divided)
+        return (_level(given, divided), divided)
 
     def _head(self, read: Read) -> Head:
         mine = tuple(number for number, source in self.heads.items() if source == read.id)
@@ -246,6 +257,12 @@ _ONE = -1
 """In the place of a region: all rows are in one lane."""
 
 
+def _level(given: Iterable[tuple[int, int] | None], divided: int) -> int:
+    """The level of what takes rows of these places, of which None is a head."""
+    below = (0 if each is None else each[0] - (each[1] == divided) for each in given)
+    return 1 + max(below, default=0)
+
+
 def _proofs(plan: Plan, numbers: tuple[OperatorId, ...]) -> tuple[Proof, ...]:
     found = (plan.traits[number].proof for number in numbers)
     return tuple(proof for proof in found if proof is not None)
@@ -260,16 +277,3 @@ def _refuse_hidden(op: Operator) -> None:
             message = f"{op.name}: a column is called {taken[0]!r}"
             why = f"names that begin with {HIDDEN} are taken by Anabranch itself"
             raise ProgramError(message, site=op.site, why=why, so="rename it")
-
-
-def _require_kernel(graph: Graph, op: Operator) -> None:
-    del graph
-    if not isinstance(op, (Read, Write, *ROW_BY_ROW, *_IN_LANES)):
-        have = ", ".join(sorted(kind.kind for kind in (*ROW_BY_ROW, *_IN_LANES)))
-        _refuse(op, have, f"there is no kernel for {op.kind} yet")
-
-
-def _refuse(op: Operator, supported: str, why: str) -> NoReturn:
-    message = f"{op.name} cannot run in parallel yet"
-    have = f"supported so far: {supported}"
-    raise ProgramError(message, site=op.site, why=why, have=have, so=_MEANWHILE)

@@ -125,7 +125,7 @@ def merges(graph: Graph, op: Operator) -> bool:
         and not op.windowing.by
         and isinstance(op.windowing.window, Tumbling | Sliding)
         and all(each.kind in MERGEABLE for _, each in op.aggregates)
-        and not graph.consumers(Port(op.id, LATE))
+        and not graph.is_read(Port(op.id, LATE))
     )
 
 

@@ -24,6 +24,10 @@ class Changes:
                 self._piles[operator] = _Pile(frame.clear())
             self._piles[operator].add(frame)
 
+    def forget(self, operator: str) -> None:
+        """Let go of what epochs have changed in a state of which the next one says all."""
+        self._piles.pop(operator, None)
+
     def take(self) -> dict[str, pl.DataFrame]:
         """All of it, as one delta an operator; from here on it is gathered anew."""
         piles, self._piles = self._piles, {}

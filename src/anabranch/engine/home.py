@@ -73,6 +73,8 @@ class LocalHome:
             self._moved.add(name)
             del changed[name]
         self._state = state.fold()
+        for loop in self._kernels.loops:
+            self._changes.forget(loop.work.operator)
         self._changes.add(changed)
         return result.outputs[0]
 

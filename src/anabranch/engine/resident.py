@@ -258,6 +258,8 @@ class StageWork:
     ways: _Ways
     homes: Sequence[Home]
     """Of each partition."""
+    loops: bool = False
+    """Whether it has a feedback, whose rows come out in the next epoch, whatever that brings."""
     behind: StageWork | None = None
 
     @property
@@ -277,7 +279,8 @@ class StageWork:
             for (stage, entry), frames in epoch.ahead.items()
             if stage == self.number and partition in frames
         }
-        if not parts and not epoch.moves and epoch.read.barrier is None:
+        still = not parts and not epoch.moves and not self.loops
+        if still and epoch.read.barrier is None:
             return None
         return EpochInput(epoch.number, parts, epoch.marks, epoch.origins)
 
@@ -433,6 +436,7 @@ def works_of(program: Program, beginning: Beginning, places: Places | None = Non
             number,
             _Ways.of(task.exits, (link for link in program.links if link.stage == number)),
             [places.home(number, at) for at in range(program.partitions_of(number))],
+            bool(task.loops),
         )
         for number, (task, _) in enumerate(program.stages)
     ]

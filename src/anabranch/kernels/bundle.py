@@ -37,15 +37,19 @@ SLICE = "__ab_slice"
 _FEW = 2_000
 """Rows that are put in order without a look at the order they are in."""
 
+FROM_EPOCH = f"{HIDDEN}from_epoch"
 FROM = MappingProxyType(
     {
         f"{HIDDEN}from_source": pl.String(),
         f"{HIDDEN}from_partition": pl.String(),
         f"{HIDDEN}from_offset": pl.Int64(),
-        f"{HIDDEN}from_epoch": pl.Int64(),
+        FROM_EPOCH: pl.Int64(),
     }
 )
-"""The record that a row is made of, where operators that hold rows are before dead letters."""
+"""The record that a row is made of, where operators that hold rows are before dead letters.
+
+Null where it is made of none; a row that was held has the epoch in which a watermark made it.
+"""
 
 FROM_PARTITION = f"{HIDDEN}from_p"
 FROM_OFFSET = f"{HIDDEN}from_o"

@@ -22,6 +22,7 @@ from anabranch.kernels.stateless.columns import filtered, framed
 from anabranch.kernels.stateless.python_rows import Record, records_of
 from anabranch.kernels.stateless.split import Branches
 from anabranch.kernels.times import FARTHEST, micros_of
+from anabranch.kernels.windows.tally import Tally
 from anabranch.kernels.wires import Wire
 from anabranch.program.functions import OnError
 from anabranch.program.operators.operator import DEAD_LETTERS, OUT, Port
@@ -124,11 +125,13 @@ class HeadTask:
         try:
             places = _places(partition_index, first_row, frame.height)
             flows, greatest, letters = self._flows(frame, places, without)
-            place = (partition_index, first_row)
+            place, tallies = (partition_index, first_row), dict[Port, Tally]()
+            for port in (exit_.wire.port for exit_ in self.exits):
+                tallies.setdefault(port, Tally(flows[port]))
             parts = {
                 number: found
                 for number, exit_ in enumerate(self.exits)
-                if (found := exit_.parts(flows[exit_.wire.port], self.owners, place))
+                if (found := exit_.parts(tallies[exit_.wire.port], self.owners, place))
             }
         except Failed as failed:
             return HeadResult({}, frame.height, None, 0, failed.error)

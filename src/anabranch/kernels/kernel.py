@@ -52,16 +52,12 @@ class Given(Generic[_View]):
     """Records that failed and were left out, as `on_error` says."""
 
 
-class Kernel(Protocol[_View]):
-    """One operator with state, lowered."""
+class Keeping(Protocol[_View]):
+    """Who keeps the state of one operator."""
 
     @property
     def operator(self) -> str:
         """Its name."""
-
-    @property
-    def lag(self) -> int:
-        """By how much its output's watermark is behind its own, microseconds (outer joins)."""
 
     def restore(self, deltas: Iterable[pl.DataFrame], version: int = 0) -> _View:
         """The state after epochs with these deltas, in order; without any, the first one."""
@@ -71,6 +67,14 @@ class Kernel(Protocol[_View]):
 
         It is as if it had been restored with them, and costs what they do.
         """
+
+
+class Kernel(Keeping[_View], Protocol[_View]):
+    """One operator with state, lowered."""
+
+    @property
+    def lag(self) -> int:
+        """By how much its output's watermark is behind its own, microseconds (outer joins)."""
 
     def run(self, taken: Taken, state: _View) -> Given[_View]:
         """Take one epoch; an error of the user's program raises `failures.Failed`."""

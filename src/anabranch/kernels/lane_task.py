@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import polars as pl
 
@@ -19,16 +19,24 @@ from anabranch.ids import Marks
 from anabranch.kernels.bundle import in_order
 from anabranch.kernels.exits import Exit
 from anabranch.kernels.failures import Failed
-from anabranch.kernels.kernel import Kernel, Taken
+from anabranch.kernels.kernel import Keeping, Kernel, Taken
 from anabranch.kernels.letters import Origins
 from anabranch.kernels.results import END, EpochInput, EpochOutput, LaneResult
 from anabranch.kernels.shelf import Shelf
 from anabranch.kernels.state import Adding, Nothing, StateView
 from anabranch.kernels.stateless.chain import Chain
 from anabranch.kernels.stateless.split import Branches
+from anabranch.kernels.together.feedback import FeedbackKernel, FeedbackState
 from anabranch.kernels.wires import Wire
 from anabranch.program.operators.operator import DEAD_LETTERS, OUT, Port
 from anabranch.state.slices import Owners
+
+Around: TypeAlias = tuple[int | None, int | None]
+"""The watermarks before and after an epoch, where there are any: a feedback's does not count, and
+what is fed by feedbacks alone has none (M14)."""
+
+_NEVER: Around = (None, None)
+"""What an operator without a watermark takes: nothing ever fires there."""
 
 
 @dataclass(frozen=True)
@@ -49,19 +57,21 @@ class Entry:
         """All that came, in order."""
         if not parts:
             return self.empty
-        if self.letters:
-            parts = [origins.addressed(part) for part in parts]
-        elif self.traced:
-            parts = [origins.traced(part) for part in parts]
+        parts = [self.told(part, origins) for part in parts]
         if len(parts) == 1 and {*self.empty.columns} <= {*parts[0].columns}:
             # Every part is in order by itself.
             return parts[0]
         return in_order([self.empty, *parts])
 
-    def marks(self, marks: Marks) -> tuple[int | None, int | None]:
+    def told(self, rows: pl.DataFrame, origins: Origins) -> pl.DataFrame:
+        """Rows with what is to be known of where they come from."""
+        rows = origins.addressed(rows) if self.letters else rows
+        return origins.traced(rows) if self.traced else rows
+
+    def marks(self, marks: Marks) -> Around | None:
         """The watermarks at this port before and after an epoch."""
-        before = _least(_behind(marks[source][0], lag) for source, lag in self.feeds)
-        return before, _least(_behind(marks[source][1], lag) for source, lag in self.feeds)
+        lows = [(marks[source], lag) for source, lag in self.feeds]
+        return _least([(_behind(low, lag), _behind(high, lag)) for (low, high), lag in lows])
 
 
 @dataclass(frozen=True)
@@ -74,11 +84,30 @@ class Node:
     work: Chain | Branches | Kernel[Any]
     apart: bool = False
     """Whether a row goes through all its steps before the next one."""
+    traced: bool = False
+    """Whether it holds rows with where they come from: a dead letter behind it may tell."""
 
     @property
     def lag(self) -> int:
         """By how much its output's watermark is behind its own."""
         return 0 if isinstance(self.work, Chain | Branches) else self.work.lag
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A feedback: what a port gives in one epoch enters another at the start of the next."""
+
+    port: Port
+    """Where rows come out."""
+    closing: Port
+    """Where they are taken, in this stage or at its entry."""
+    work: FeedbackKernel
+
+    def state(self, states: Mapping[str, StateView]) -> FeedbackState:
+        """Its own among those of a lane."""
+        found = states[self.work.operator]
+        assert isinstance(found, FeedbackState)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +185,7 @@ class LaneTask:
     exits: tuple[Exit, ...]
     proofs: tuple[Proof, ...] = ()
     """What its being parallel rests on; to be looked at when a task begins and ends."""
+    loops: tuple[Loop, ...] = ()
     one_by_one: int = 0
     """So many of the nodes take each row, all of them, before the next one."""
 
@@ -217,9 +247,10 @@ class LaneTask:
         }
         return {number: parts for number, parts in found.items() if parts}
 
-    def _kernels(self) -> Iterator[Kernel[Any]]:
+    def _kernels(self) -> Iterator[Keeping[Any]]:
+        yield from (loop.work for loop in self.loops)
         works = (node.work for node in self.nodes)
-        return (work for work in works if not isinstance(work, Chain | Branches))
+        yield from (work for work in works if not isinstance(work, Chain | Branches))
 
     def _epoch(self, given: EpochInput, state: LaneState) -> _Epoch:
         origins = given.origins or Origins(given.epoch)
@@ -228,17 +259,31 @@ class LaneTask:
             for number, entry in enumerate(self.entries)
         }
         marks = {entry.port: entry.marks(given.marks) for entry in self.entries}
+        flows |= {loop.port: loop.work.given(loop.state(state.views)) for loop in self.loops}
+        marks |= {loop.port: None for loop in self.loops}
         epoch = _Epoch(origins, dict(state.views), flows={p: [rows] for p, rows in flows.items()})
         first, rest = self.nodes[: self.one_by_one], self.nodes[self.one_by_one :]
         if first:
             # Rows one by one, then the watermark: their epoch does not end with each of them.
             (entry,) = self.entries
+            before, _ = marks[entry.port] or _NEVER
             for row in flows[entry.port].iter_slices(1):
-                self._apart(epoch, first, row, marks[entry.port][0])
+                self._apart(epoch, first, row, before)
             flows = {entry.port: entry.empty}
         self._through(epoch, first, flows, marks)
         self._through(epoch, rest, epoch.gathered(), marks)
+        for loop in self.loops:
+            self._close(epoch, loop)
         return epoch
+
+    def _close(self, epoch: _Epoch, loop: Loop) -> None:
+        """Keep what the epoch gave for the next one."""
+        name, rows = loop.work.operator, _together(epoch.flows[loop.closing])
+        if loop.work.carried:
+            rows = epoch.origins.kept(rows)
+        state, delta = loop.work.closed(epoch.number, rows, loop.state(epoch.states))
+        epoch.states[name] = state
+        epoch.deltas[name] = [delta]
 
     def _apart(
         self, epoch: _Epoch, nodes: Sequence[Node], row: pl.DataFrame, mark: int | None
@@ -259,19 +304,18 @@ class LaneTask:
         epoch: _Epoch,
         nodes: Sequence[Node],
         flows: dict[Port, pl.DataFrame],
-        marks: dict[Port, tuple[int | None, int | None]],
+        marks: dict[Port, Around | None],
     ) -> None:
         """Take rows and watermarks through some nodes; what each gives is added to the epoch."""
         for node in nodes:
             inputs = [wire.carry(flows[wire.port]) for wire in node.wires]
-            lows = [marks[wire.port] for wire in node.wires]
-            now = (_least(low for low, _ in lows), _least(high for _, high in lows))
-            for output, rows in self._given(epoch, node, inputs, now).items():
+            now = _least([low for wire in node.wires if (low := marks[wire.port]) is not None])
+            for output, rows in self._given(epoch, node, inputs, now or _NEVER).items():
                 port = (
                     node.port if output == node.port.output else replace(node.port, output=output)
                 )
                 flows[port] = rows
-                marks[port] = (_behind(now[0], node.lag), _behind(now[1], node.lag))
+                marks[port] = now and (_behind(now[0], node.lag), _behind(now[1], node.lag))
                 epoch.add(port, rows)
 
     def _given(
@@ -279,13 +323,15 @@ class LaneTask:
         epoch: _Epoch,
         node: Node,
         inputs: list[pl.DataFrame],
-        marks: tuple[int | None, int | None],
+        marks: Around,
     ) -> Mapping[str, pl.DataFrame]:
         if isinstance(node.work, Chain):
             return self._chained(epoch, node, inputs[0])
         if isinstance(node.work, Branches):
             return node.work.run(inputs[0])
         name = node.work.operator
+        if node.traced:
+            inputs = [epoch.origins.kept(rows) for rows in inputs]
         given = node.work.run(Taken(epoch.number, inputs, *marks), epoch.states[name])
         epoch.states[name] = given.state
         epoch.deltas.setdefault(name, []).append(given.delta)
@@ -316,7 +362,14 @@ def _together(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     return pl.concat(full, how="diagonal")
 
 
-def _least(marks: Iterable[int | None]) -> int | None:
+def _least(marks: Sequence[Around]) -> Around | None:
+    """The least of some watermarks, if there are any."""
+    if not marks:
+        return None
+    return _earliest(low for low, _ in marks), _earliest(high for _, high in marks)
+
+
+def _earliest(marks: Iterable[int | None]) -> int | None:
     """The least of some watermarks, of which None is before all time."""
     found = list(marks)
     return None if None in found else min(each for each in found if each is not None)

@@ -15,6 +15,7 @@ import polars as pl
 
 from anabranch.kernels.bundle import (
     FROM,
+    FROM_EPOCH,
     FROM_OFFSET,
     FROM_PARTITION,
     OFFSET,
@@ -134,7 +135,10 @@ class Origins:
             known = letters.select(
                 pl.col(name).alias(to) for name, to in zip(FROM, _ORIGIN, strict=True)
             )
-            found = known.with_columns(pl.col(name).fill_null(found[name]) for name in _ORIGIN)
+            held = known["epoch"].is_not_null()
+            found = known.with_columns(
+                pl.when(held).then(pl.col(name)).otherwise(found[name]) for name in _ORIGIN
+            )
         kept = [name for name in hidden(letters) if name not in (FROM_PARTITION, FROM_OFFSET)]
         return letters.with_columns(found).select([*DEAD_LETTER_SCHEMA, *kept])
 
@@ -144,6 +148,13 @@ class Origins:
         return rows.with_columns(
             found[name].alias(to) for to, name in zip(FROM, _ORIGIN, strict=True)
         )
+
+    def kept(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Rows that are to be held, with where they come from: of a watermark's, the epoch."""
+        missing = [
+            pl.lit(None, FROM[name]).alias(name) for name in FROM if name not in rows.columns
+        ]
+        return rows.with_columns(missing).with_columns(pl.col(FROM_EPOCH).fill_null(self.epoch))
 
     def _found(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The `_ORIGIN` of each row, by its order columns."""

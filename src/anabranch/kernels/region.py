@@ -23,11 +23,12 @@ from anabranch.kernels.keyed.deduplicate import DeduplicateKernel
 from anabranch.kernels.keyed.pattern import MatchKernel
 from anabranch.kernels.keyed.process import ProcessKernel
 from anabranch.kernels.keyed.reduce import ReduceKernel
-from anabranch.kernels.lane_task import Entry, LaneTask, Node
+from anabranch.kernels.lane_task import Entry, LaneTask, Loop, Node
 from anabranch.kernels.letters import Origins
 from anabranch.kernels.stateless.batches import BatchesKernel
 from anabranch.kernels.stateless.chain import Chain, lower_chain
 from anabranch.kernels.stateless.split import Branches
+from anabranch.kernels.together.feedback import FeedbackKernel
 from anabranch.kernels.together.join import JoinKernel
 from anabranch.kernels.together.lookup import LookupStep
 from anabranch.kernels.together.time_order import TimeOrderKernel
@@ -40,7 +41,7 @@ from anabranch.kernels.windows.windows import Windows
 from anabranch.kernels.wires import Wire, wires_of
 from anabranch.program.graph import Graph
 from anabranch.program.operators import keyed, rowwise, together, windowed
-from anabranch.program.operators.edges import Read
+from anabranch.program.operators.edges import Feedback, Read
 from anabranch.program.operators.operator import DEAD_LETTERS, LATE, OUT, Operator, Port
 from anabranch.program.windows import Rows, SessionGap
 
@@ -120,10 +121,10 @@ def _combined(plan: StagedPlan, port: Port, to: Stage) -> Windows | None:
     if not isinstance(plan.homes[port.operator], Head):
         return None
     readers = [edge for edge in graph.consumers(port) if plan.homes[edge.operator] is to]
-    if len(readers) != 1:
+    if len(readers) != 1 or graph.closes(port):
         return None
     op = graph[readers[0].operator]
-    if not isinstance(op, windowed.WindowAggregate) or graph.consumers(Port(op.id, LATE)):
+    if not isinstance(op, windowed.WindowAggregate) or graph.is_read(Port(op.id, LATE)):
         return None
     windows = Windows.of(op, graph.output(port).schema)
     return None if windows.panes is None or windows.placed or windows.revised else windows
@@ -133,6 +134,8 @@ def _runs(plan: StagedPlan, place: Place) -> Iterator[tuple[Operator, ...]]:
     """A place's operators: those that make one chain together, any other alone."""
     graph, waiting = plan.graph, list[Operator]()
     for op in plan.operators(place):
+        if isinstance(op, Feedback):
+            continue
         if waiting and not _follows(graph, waiting[-1], op):
             yield tuple(waiting)
             waiting = []
@@ -148,7 +151,8 @@ def _follows(graph: Graph, before: Operator, op: Operator) -> bool:
     """Whether an operator can be in one chain with the one before it."""
     port = Port(before.id)
     # A chain's letters are its last operator's.
-    alone = len(graph.consumers(port)) == 1 and not _letters_read(graph, before)
+    alone = len(graph.consumers(port)) == 1 and not graph.closes(port)
+    alone = alone and not _letters_read(graph, before)
     return alone and is_row_by_row(op) and op.inputs == (port,)
 
 
@@ -186,11 +190,13 @@ class _HeadLowering:
                 continue
             port = Port(run[-1].id)
             chain = _chain(graph, run, self._needed(port, exits), ordered=ordered)
-            chain, exits = self._early(chain, run, port, exits)
-            nodes.append(HeadNode(port, wire, chain))
+            early, exits = self._early(HeadNode(port, wire, chain), run, exits)
+            if early is not None:
+                nodes.append(early)
         out, port = read.outputs[OUT], Port(read.id)
         letters = read.on_error == "dead_letter" and _letters_read(graph, read)
-        live = {*self._needed(port, exits)} if self._leaves(port) or letters else set[str]()
+        leaves = any(each.wire.port == port for each in exits)
+        live = {*self._needed(port, exits)} if leaves or letters else set[str]()
         for node in nodes:
             if node.wire.port == port:
                 live |= {*(node.work.live if isinstance(node.work, Chain) else out.schema)}
@@ -208,9 +214,6 @@ class _HeadLowering:
         )
         return HeadTask(entrance, tuple(nodes), exits, self.head.proofs)
 
-    def _leaves(self, port: Port) -> bool:
-        return any(each.wire.port == port for each in _exits(self.plan, self.head))
-
     def _needed(self, port: Port, exits: Sequence[Exit]) -> tuple[str, ...]:
         """The columns of a port that somebody reads."""
         graph = self.plan.graph
@@ -219,25 +222,32 @@ class _HeadLowering:
         inside = any(self.plan.homes[e.operator] is self.head for e in graph.consumers(port))
         if not mine or inside or any(each.windows is None for each in mine):
             return tuple(schema)
-        roots = {name for each in mine if each.windows is not None for name in each.windows.roots}
+        roots = {name for each in mine for name in each.roots}
         return tuple(name for name in schema if name in roots)
 
     def _early(
-        self, chain: Chain, run: Sequence[Operator], port: Port, exits: tuple[Exit, ...]
-    ) -> tuple[Chain, tuple[Exit, ...]]:
-        """Take the last step off a chain if it is a lookup that partials may be made before."""
-        mine = [each for each in exits if each.wire.port == port]
-        last = chain.steps[-1] if chain.steps else None
-        alone = len(self.plan.graph.consumers(port)) == 1 and len(mine) == 1
+        self, node: HeadNode, run: Sequence[Operator], exits: tuple[Exit, ...]
+    ) -> tuple[HeadNode | None, tuple[Exit, ...]]:
+        """Take the last step off a chain if it is a lookup that partials may be made before.
+
+        Where nothing is left of the chain its rows leave from where they came, with those of other
+        readers: what is counted for one of them is counted for all.
+        """
+        assert isinstance(node.work, Chain)
+        mine = [each for each in exits if each.wire.port == node.port]
+        last = node.work.steps[-1] if node.work.steps else None
+        alone = len(self.plan.graph.consumers(node.port)) == 1 and len(mine) == 1
         if not alone or mine[0].windows is None or not isinstance(last, LookupStep):
-            return chain, exits
+            return node, exits
         early = EarlyPartials.of(last, mine[0].windows, _given(self.plan.graph, run[-1]))
         if early is None:
-            return chain, exits
-        out = tuple(dict.fromkeys([*last.left, *last.on]))
-        changed = replace(mine[0], early=early)
+            return node, exits
+        changed, left = replace(mine[0], early=early), node.work.steps[:-1]
+        if not left:
+            changed = replace(changed, wire=Wire(node.wire.port))
         found = tuple(changed if each is mine[0] else each for each in exits)
-        return Chain(chain.steps[:-1], chain.live, out), found
+        chain = Chain(left, node.work.live, changed.roots)
+        return replace(node, work=chain) if left else None, found
 
 
 # Stages
@@ -254,8 +264,8 @@ class _StageLowering:
         """The task of a lane, given what the ports before it give of no rows."""
         plan = self.plan
         entries = tuple(self._entry(port, empties) for port in plan.entries(self.stage))
-        nodes = tuple(self._nodes())
-        task = LaneTask(entries, nodes, _exits(plan, self.stage), self.stage.proofs)
+        nodes, loops = tuple(self._nodes()), tuple(self._loops())
+        task = LaneTask(entries, nodes, _exits(plan, self.stage), self.stage.proofs, loops)
         return _apart(plan, task) if len(plan.unproved) > 1 else task
 
     def _entry(self, port: Port, empties: Mapping[Port, pl.DataFrame]) -> Entry:
@@ -268,10 +278,19 @@ class _StageLowering:
             empty = pl.DataFrame(schema={**windows.partial_schema, **placed})
             return Entry(port, empty, feeds)
         empty = empties[port].clear().with_columns(pl.lit(0, pl.UInt16).alias(SLICE))
-        if letters:
-            return Entry(port, Origins(0).addressed(empty), feeds, letters)
         traced = isinstance(plan.homes[port.operator], Head) and _held_before_letters(plan.graph)
-        return Entry(port, Origins(0).traced(empty) if traced else empty, feeds, traced=traced)
+        entry = Entry(port, empty, feeds, letters, traced)
+        return replace(entry, empty=entry.told(empty, Origins(0)))
+
+    def _loops(self) -> Iterator[Loop]:
+        """Feedbacks, each with what closes it."""
+        graph = self.plan.graph
+        for op in (graph[number] for number in self.stage.operators):
+            if isinstance(op, Feedback):
+                kernel = FeedbackKernel.of(graph, op)
+                carried = tuple(FROM) if _held_before_letters(graph) else ()
+                kernel = replace(kernel, carried=carried)
+                yield Loop(Port(op.id), graph.feedback[op.id], kernel)
 
     def _nodes(self) -> Iterator[Node]:
         """Kernels, and runs of operators without state as chains."""
@@ -282,7 +301,9 @@ class _StageLowering:
                 needed = tuple(run[-1].outputs[OUT].schema)
                 yield Node(port, wires, _chain(graph, run, needed, ordered=True))
             else:
-                yield Node(port, wires, self._work(run[0]))
+                work = self._work(run[0])
+                traced = isinstance(work, TimeOrderKernel | JoinKernel) and bool(work.carried)
+                yield Node(port, wires, work, traced=traced)
 
     def _work(self, op: Operator) -> Branches | Kernel[Any]:
         graph, op = self.plan.graph, _told(self.plan.graph, op)
@@ -346,14 +367,14 @@ def _held_before_letters(graph: Graph) -> bool:
             behind.add(op.id)
             if _letters_read(graph, op):
                 return True
-        holds = isinstance(op, together.Merge | together.InTimeOrder)
+        holds = isinstance(op, together.Merge | together.InTimeOrder | Feedback)
         if holds or (isinstance(op, together.Join) and op.how != "inner"):
             behind.add(op.id)
     return False
 
 
 def _letters_read(graph: Graph, op: Operator) -> bool:
-    return bool(graph.consumers(Port(op.id, DEAD_LETTERS)))
+    return graph.is_read(Port(op.id, DEAD_LETTERS))
 
 
 def _told(graph: Graph, op: Operator) -> Operator:
@@ -372,7 +393,7 @@ def _given(graph: Graph, op: Operator) -> pl.Schema:
 
 def _apart(plan: StagedPlan, task: LaneTask) -> LaneTask:
     """Let each row go all the way before the next one, as far as functions could tell."""
-    if len(task.entries) != 1:
+    if len(task.entries) != 1 or task.loops:
         first, port = 0, Port(OperatorId(-1))
     else:
         first, port = 0, task.entries[0].port

@@ -77,6 +77,14 @@ class Graph:
         """Who reads a port, in order of writing; closing a feedback is no reading."""
         return self._consumers.get(port, ())
 
+    def is_read(self, port: Port) -> bool:
+        """Whether anybody takes a port's rows: they are read, or close a feedback."""
+        return bool(self.consumers(port)) or self.closes(port)
+
+    def closes(self, port: Port) -> bool:
+        """Whether a port's rows come out of a feedback in the next epoch."""
+        return port in self.feedback.values()
+
     def readers(self, number: OperatorId) -> tuple[OperatorId, ...]:
         """Who takes an operator's rows, once for each input; a feedback takes what closes it."""
         return self._readers.get(number, ())

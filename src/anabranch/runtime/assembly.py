@@ -258,7 +258,7 @@ def _deployment(
         stages=stages,
         links=tasks.links,
         outputs={write.name: _output(plan, write, settings) for write in graph.sinks},
-        letters=any(graph.consumers(Port(op.id, DEAD_LETTERS)) for op in graph.operators),
+        letters=any(graph.is_read(Port(op.id, DEAD_LETTERS)) for op in graph.operators),
         lanes=lanes,
         owners=owners,
         exchange=exchange,

@@ -23,7 +23,7 @@ from anabranch.program.expressions import Expression
 from anabranch.program.functions import Function
 from anabranch.program.graph import Graph
 from anabranch.program.operators import keyed, together, windowed
-from anabranch.program.operators.edges import Read
+from anabranch.program.operators.edges import Feedback, Read
 from anabranch.program.operators.operator import OUT, Operator
 from anabranch.program.pattern import Step
 from anabranch.program.windows import Rows, SessionGap, Sliding, Tumbling, Window
@@ -87,7 +87,7 @@ def _facts(graph: Graph, op: Operator) -> _Told:
             yield "how", (how,)
             yield "left columns", _columns(given[0])
             yield "right columns", _columns(given[1])
-        case together.Merge() | together.InTimeOrder():
+        case together.Merge() | together.InTimeOrder() | Feedback():
             yield "columns", _columns(op.outputs[OUT].schema)
         case _:
             yield from _keyed_facts(op, given[0])
@@ -132,7 +132,7 @@ def _reads_watermark(op: Operator) -> bool:
     match op:
         case keyed.Process(function=function, ttl=ttl):
             return function.has_timers or ttl is not None
-        case keyed.Reduce() | keyed.Deduplicate(within=None):
+        case keyed.Reduce() | keyed.Deduplicate(within=None) | Feedback():
             return False
         case windowed.WindowAggregate(windowing=by) | windowed.WindowApply(windowing=by):
             return not isinstance(by.window, Rows)

@@ -191,7 +191,9 @@ class Sequential:
             held = self._fed_back[number]
             for at, row in enumerate(held):
                 key = (self._epoch, RECORD_PHASE, (_NO_PARTITION, number, at))
-                released.append((number, replace(row, key=key, time=self._time_of(number, row))))
+                values = {name: row.values[name] for name in self.graph[number].outputs[OUT].schema}
+                placed = replace(row, key=key, time=self._time_of(number, row), values=values)
+                released.append((number, placed))
             self._fed_back[number] = []
         return released
 

@@ -19,7 +19,7 @@ from anabranch.program import aggregates as agg
 from anabranch.program.functions import KeyedOperator
 from anabranch.program.log import Cut
 from anabranch.program.operators.edges import Read
-from anabranch.program.stream import Stream
+from anabranch.program.stream import FeedbackStream, Stream
 from anabranch.program.windows import Window, rows, session, sliding, tumbling
 
 Record: TypeAlias = dict[str, Any]
@@ -67,8 +67,9 @@ def programs(
 ) -> Program:
     """A program of up to `max_pieces` pieces over one source, into one ordered sink.
 
-    With `cut_safe` only pieces whose output does not depend on the cuts of one partition without
-    records behind the watermark (property 3): no timers, nothing with several inputs.
+    Some of the pieces may be in a loop. With `cut_safe` only pieces whose output does not depend on
+    the cuts of one partition without records behind the watermark (property 3): no timers, nothing
+    with several inputs, no loop.
     """
     disorder = draw(st.sampled_from([0, _LATENESS_MS]))
     rows_ = draw(streams(disorder_ms=disorder)) if records is None else records
@@ -80,30 +81,39 @@ def programs(
         lateness=f"{_LATENESS_MS} ms",
     )
     pool = _CUT_SAFE if cut_safe else _CUT_SAFE | _ANY
-    for piece in draw(st.lists(pool, min_size=1, max_size=max_pieces)):
+    pieces = draw(st.lists(pool, min_size=1, max_size=max_pieces))
+    looped = range(0) if cut_safe else draw(_looped(len(pieces)))
+    for at, piece in enumerate(pieces):
+        if looped and at == looped.start:
+            back = draw(_feedbacks(program))
+            stream = draw(_ENTERED)(stream, back)
         stream = piece(stream)
+        if looped and at + 1 == looped.stop:
+            back.close(draw(_SLOWED)(stream))
     stream.write(Memory(SINK))
     return program
 
 
 @st.composite
-def networks(draw: st.DrawFn, *, max_sources: int = 3, max_pieces: int = 5) -> Program:
+def networks(
+    draw: st.DrawFn, *, max_sources: int = 3, max_pieces: int = 5, min_loops: int = 0
+) -> Program:
     """A program of several streams: read, worked on, put together, and written, any number of each.
 
-    The sinks are `out-0`, `out-1` and so on, some of dead letters and some not ordered.
+    There are up to two loops, or `min_loops` if that is more. The sinks are `out-0`, `out-1` and so
+    on, some of dead letters and some not ordered.
     """
     program = Program("drawn")
-    streams_ = []
-    for number in range(draw(st.integers(1, max_sources))):
-        records = draw(streams(max_rows=16, disorder_ms=draw(st.sampled_from([0, _LATENESS_MS]))))
-        source = Records(records, schema=EVENTS, partitions=draw(st.integers(1, 2)))
-        streams_.append(
-            program.read(source, name=f"{SOURCE}-{number}", event_time="t", lateness="2 s")
-        )
+    streams_ = [draw(_read(program, n)) for n in range(draw(st.integers(1, max_sources)))]
+    loops = max(min_loops, draw(st.sampled_from([0, 0, 1, 2])))
+    backs = [draw(_feedbacks(program)) for _ in range(loops)]
+    for back in backs:
+        streams_ += [back, draw(_ENTERED)(draw(st.sampled_from(streams_)), back)]
     letters = []
     for _ in range(draw(st.integers(1, max_pieces))):
         kind = draw(st.sampled_from(["piece", "piece", "piece", "together", "letters", "split"]))
-        stream = draw(st.sampled_from(streams_))
+        # What is put into a loop is worked on first, or hardly a row would go round.
+        stream = draw(st.sampled_from(streams_[-3:] if loops else streams_))
         if kind == "piece":
             streams_.append(draw(_CUT_SAFE | _ANY)(stream))
         elif kind == "together":
@@ -115,10 +125,21 @@ def networks(draw: st.DrawFn, *, max_sources: int = 3, max_pieces: int = 5) -> P
         else:
             parts = stream.split(some=pl.col("n") > 0)
             streams_ += [parts.some, parts.rest]
+    for back in backs:
+        closing = draw(st.sampled_from(streams_[::-1]))
+        back.close(draw(_SLOWED)(closing))
     written = draw(st.lists(st.sampled_from([*streams_, *letters]), max_size=2))
-    for number, stream in enumerate([*written, streams_[-1]]):
+    told = letters if loops else []
+    for number, stream in enumerate([*written, *told, streams_[-1]]):
         stream.write(Memory(f"{SINK}-{number}"), ordered=draw(st.sampled_from([True, True, False])))
     return program
+
+
+@st.composite
+def _read(draw: st.DrawFn, program: Program, number: int) -> Stream:
+    records = draw(streams(max_rows=16, disorder_ms=draw(st.sampled_from([0, _LATENESS_MS]))))
+    source = Records(records, schema=EVENTS, partitions=draw(st.integers(1, 2)))
+    return program.read(source, name=f"{SOURCE}-{number}", event_time="t", lateness="2 s")
 
 
 @st.composite
@@ -313,6 +334,54 @@ def _joined_with(stream: Stream, other: Stream) -> Stream:
 
 
 _TOGETHER = st.sampled_from([_unioned, _merged_with, _joined_with])
+
+
+# Loops: what goes round must come to an end, whatever pieces make of it
+
+
+@st.composite
+def _looped(draw: st.DrawFn, pieces: int) -> range:
+    """The pieces that are in a loop; often none."""
+    if draw(st.integers(0, 2)):
+        return range(0)
+    first = draw(st.integers(0, pieces - 1))
+    return range(first, draw(st.integers(first, pieces - 1)) + 1)
+
+
+def _feedbacks(program: Program) -> st.SearchStrategy[FeedbackStream]:
+    return st.builds(lambda: program.feedback(EVENTS, event_time="t"))
+
+
+def _aged(stream: Stream) -> Stream:
+    """No piece makes a time earlier: a row goes round two or three times."""
+    return stream.with_columns(t=pl.col("t") + 4_000).filter(pl.col("t") < 6_000)
+
+
+def _first_few(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.head(4)
+
+
+def _few(stream: Stream) -> Stream:
+    return stream.map_batches(_first_few, out=EVENTS)
+
+
+def _new(stream: Stream) -> Stream:
+    """A row goes round once for each time it says."""
+    return stream.key_by("t").deduplicate()
+
+
+_SLOWED = st.sampled_from([_aged, _few, _new])
+_ENTERED = st.sampled_from(
+    [
+        _unioned,
+        _merged_with,
+        lambda stream, back: back.union(stream),
+        lambda stream, back: back.merge(stream),
+        lambda stream, back: stream.join(
+            back.select("t", "k", m=pl.col("n")), on="k", within="5 s", how="left"
+        ).select("t", "k", n=pl.col("n").fill_null(pl.col("m")), x=pl.col("x")),
+    ]
+)
 
 _CUT_SAFE = st.sampled_from(
     [

@@ -51,6 +51,17 @@ def test_any_network(data, width):
 
 
 @pytest.mark.slow
+@settings(max_examples=25, deadline=None)
+@given(data=st.data(), width=st.sampled_from([1, 2]))
+def test_any_loop(data, width):
+    program = data.draw(networks(max_sources=2, max_pieces=4, min_loops=1))
+
+    assert_same_as_sequential(
+        program, trigger=ab.continuous(), widths=[width], crash_at=["after commit"]
+    )
+
+
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(data=st.data(), crashes=st.lists(st.sampled_from(STEPS), min_size=1, max_size=3))
 def test_any_program_through_crashes_of_its_driver(data, crashes):

@@ -71,7 +71,7 @@ class JoinKernel:
         left, right = (graph.output(port).schema for port in op.inputs)
         within, outer = min(op.within, FARTHEST), _OUTER[op.how]
         parts = Parts.of(graph, op)
-        schemas, letters = (left, right), bool(graph.consumers(Port(op.id, DEAD_LETTERS)))
+        schemas, letters = (left, right), graph.is_read(Port(op.id, DEAD_LETTERS))
         return cls(op.name, op.id, op.on, within, outer, schemas, op.right_names, parts, letters)
 
     @property
