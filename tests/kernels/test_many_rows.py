@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch.kernels.bundle import TIME
-from anabranch.kernels.windows import lists, windows
+from anabranch.kernels.windows import tally, windows
 from tests.kernels.test_aggregates import lowered
 
 AGGREGATES = {
@@ -38,17 +38,29 @@ def results(made, bundles):
 
 @pytest.mark.parametrize("by", [None, "k"])
 @pytest.mark.parametrize("name", AGGREGATES)
+@pytest.mark.parametrize("window", [ab.tumbling("1 s"), ab.sliding("1 s", "2 s")], ids=str)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(ROWS, st.integers(0, 40))
-def test_many_rows_give_what_few_do(monkeypatch, name, by, rows, cut):
-    made = lowered(SCHEMA, ab.tumbling("1 s"), by, **AGGREGATES[name]())
+def test_many_rows_give_what_few_do(monkeypatch, window, name, by, rows, cut):
+    made = lowered(SCHEMA, window, by, **AGGREGATES[name]())
     frame = pl.DataFrame(rows, schema={**SCHEMA, TIME: pl.Int64}, orient="row")
     bundles = [part for part in (frame.head(cut), frame.slice(cut)) if part.height]
     few = results(made, bundles)
 
     with monkeypatch.context() as patched:
-        patched.setattr(windows, "MANY", 1)
-        patched.setattr(lists, "MANY", 1)
+        patched.setattr(tally, "MANY", 1)
         many = results(made, bundles)
 
     assert few == many
+
+
+@pytest.mark.parametrize("name", ["n", "start", "slice", "k0", "value"])
+def test_a_column_may_be_called_as_those_of_partials_are(monkeypatch, name):
+    frame = pl.DataFrame({name: ["a", "b", "a"], TIME: [0, 1, 2_000_000]})
+    each = lowered({name: pl.String}, ab.tumbling("1 s"), name, x=ab.count())
+    most = lowered({name: pl.String}, ab.tumbling("1 s"), None, x=ab.top_k(name, 1))
+    few = [results(made, [frame]) for made in (each, most)]
+
+    monkeypatch.setattr(tally, "MANY", 1)
+
+    assert few == [results(made, [frame]) for made in (each, most)]

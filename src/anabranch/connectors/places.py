@@ -65,8 +65,11 @@ class LocalPlace:
         found = []
         for directory, below, names in os.walk(self.root, onerror=self._unreadable):
             below[:] = [name for name in below if not is_hidden(name)]
+            # As text: a path a file took 20 us, of all files that ever came, at every look.
+            inside = Path(directory).relative_to(self.root).as_posix()
+            begin = "" if inside == "." else f"{inside}/"
             found += [
-                (Path(directory) / name).relative_to(self.root).as_posix()
+                f"{begin}{name}"
                 for name in names
                 if not is_hidden(name) and not name.endswith(".tmp")
             ]

@@ -28,6 +28,14 @@ class Evaluated:
             return cls(found, frozenset(schema), tuple(schema))
         return cls(found, frozenset(n for each in found for n in each.meta.root_names()), None)
 
+    @property
+    def column(self) -> str | None:
+        """The column that a single expression is, if it computes nothing."""
+        if len(self.expressions) != 1 or len(self.roots) != 1:
+            return None
+        (expression,), (name,) = self.expressions, self.roots
+        return name if is_column(expression, name) else None
+
     def over(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The expressions' columns, as many rows as the frame has."""
         seen = frame if self.only is None else frame.select(self.only)
@@ -37,3 +45,12 @@ class Evaluated:
             return made
         # Literals alone make one row, whatever the frame's height.
         return pl.DataFrame([each.new_from_index(0, frame.height) for each in made])
+
+
+def is_column(expression: pl.Expr, name: str) -> bool:
+    """Whether an expression is a column as it is, under whatever name.
+
+    >>> is_column(pl.col("a").alias("b"), "a"), is_column(pl.col("a") + 1, "a")
+    (True, False)
+    """
+    return expression.meta.undo_aliases().meta.eq(pl.col(name))

@@ -28,6 +28,8 @@ FieldKind: TypeAlias = Literal[
 ]  # fmt: skip
 
 ROWS, PLACE = "n", "place"
+VALUE = "value"
+"""Where values are counted, they are called so: a column of the user's may be called as ours."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,15 @@ class Field:
         """The same of partials that `first` made."""
         return self.settled(partials)
 
+    @property
+    def repeats(self) -> bool:
+        """Whether `repeated` knows the partial columns."""
+        return False
+
+    def repeated(self, values: pl.Series, counts: pl.Series) -> list[pl.Series]:
+        """The partial columns of each value, as if it were there so many times."""
+        raise NotImplementedError(self.kind, values.dtype, counts.dtype)
+
     def slides(self, partials: pl.DataFrame) -> bool:
         """Whether `slid` knows the partial columns of windows over these."""
         del partials
@@ -138,6 +149,15 @@ class Counted(Field):
         del values
         return [pl.col(self.value).count().cast(pl.Int64).alias(self.column)]
 
+    @property
+    def repeats(self) -> bool:
+        """It does."""
+        return True
+
+    def repeated(self, values: pl.Series, counts: pl.Series) -> list[pl.Series]:
+        """As often as the value is there, if it is not null."""
+        return [counted(values, counts).alias(self.column)]
+
     def again(self, partials: pl.DataFrame) -> list[pl.Expr]:
         """Add the counts."""
         del partials
@@ -169,6 +189,16 @@ class Extreme(Field):
         """The extreme of the values."""
         del values
         return [self._extreme(pl.col(self.value))]
+
+    @property
+    def repeats(self) -> bool:
+        """It does."""
+        return True
+
+    def repeated(self, values: pl.Series, counts: pl.Series) -> list[pl.Series]:
+        """The value, however often it is there."""
+        del counts
+        return [compared(values).alias(self.column)]
 
     def again(self, partials: pl.DataFrame) -> list[pl.Expr]:
         """The extreme of the extremes."""
@@ -239,6 +269,11 @@ class Kept(Field):
         """Nothing: it reads the rows themselves."""
         del rows
         return []
+
+
+def counted(values: pl.Series, counts: pl.Series) -> pl.Series:
+    """How often values that are not null are there."""
+    return counts * values.is_not_null().cast(pl.Int64)
 
 
 def compared(values: pl.Series) -> pl.Series:

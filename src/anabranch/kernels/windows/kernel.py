@@ -31,6 +31,8 @@ from anabranch.program.operators.windowed import WindowAggregate, WindowApply
 PLACES = 2**32
 """Rows an epoch has less than so many."""
 _FAR = 2**62
+_UNLIKE = (pl.Categorical, pl.Enum, pl.List, pl.Array, pl.Struct, pl.Object)
+"""Types of keys of which one column is not sorted as it is beside others."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class WindowKernel:
         """Lower an operator of a program."""
         windows = Windows.of(op, graph.output(op.inputs[0]).schema)
         assert windows.panes is not None
-        read = bool(graph.consumers(Port(op.id, LATE)))
+        read = graph.is_read(Port(op.id, LATE))
         leaving = Leaving.of(op, windows)
         return cls(windows, windows.panes, leaving, op.windowing.allowed or 0, read)
 
@@ -190,7 +192,13 @@ class WindowKernel:
 
     def _ordered(self, found: pl.DataFrame) -> pl.DataFrame:
         """Windows by end, which is by start as they are of one size, and by key."""
-        return found.sort([START, *self.windows.names], maintain_order=True)
+        names = self.windows.names
+        if len(names) != 1 or isinstance(found.schema[names[0]], _UNLIKE):
+            return found.sort([START, *names], maintain_order=True)
+        # To sort by one column is several times as fast as by two, and most often one window ends.
+        found = found.sort(names[0], maintain_order=True)
+        one = not found.height or found[START].min() == found[START].max()
+        return found if one else found.sort(START, maintain_order=True)
 
     def _counted(self, panes: pl.DataFrame, low: int, high: int) -> list[pl.DataFrame]:
         """Panes as parts of windows; how often a window has left stands at its first pane."""

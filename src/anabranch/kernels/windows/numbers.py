@@ -7,7 +7,7 @@ from decimal import Context, Decimal
 import numpy as np
 import polars as pl
 
-from anabranch.kernels.windows.fields import Field, TooLarge
+from anabranch.kernels.windows.fields import Field, TooLarge, counted
 from anabranch.kernels.windows.grid import Grid
 from anabranch.kernels.windows.sums import (
     BITS,
@@ -66,6 +66,16 @@ class Sum(Field):
         if self.given.is_float():
             found.append(_listed(self._odd, f"{self.value}_odd", values))
         return found
+
+    @property
+    def repeats(self) -> bool:
+        """Of whole numbers."""
+        return not (self.given.is_float() or isinstance(self.given, pl.Decimal))
+
+    def repeated(self, values: pl.Series, counts: pl.Series) -> list[pl.Series]:
+        """Limb by limb: one of 32 bits and fewer than 2**31 rows of a bundle have room in 64."""
+        limbs = zip(self._limbs, whole_limbs(values), strict=True)
+        return [pl.Series(name, limb * counts.to_numpy()) for name, limb in limbs]
 
     def again(self, partials: pl.DataFrame) -> list[pl.Expr]:
         """Add limb by limb."""
@@ -161,6 +171,11 @@ class Mean(Sum):
         """Add and count."""
         count = pl.col(f"{self.value}_n").sum().cast(pl.Int64).alias(self._count)
         return [*super().first(values), count]
+
+    def repeated(self, values: pl.Series, counts: pl.Series) -> list[pl.Series]:
+        """Both."""
+        number = counted(values, counts).alias(self._count)
+        return [*super().repeated(values, counts), number]
 
     def again(self, partials: pl.DataFrame) -> list[pl.Expr]:
         """Add both."""

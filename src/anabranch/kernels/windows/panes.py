@@ -19,6 +19,9 @@ import polars as pl
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
+Run: TypeAlias = tuple[int, int, int]
+"""The start of a pane, and which rows lie in it: from, and to before."""
+
 START = "start"
 _FAR = 2**62
 """No event time is farther from 1970."""
@@ -69,6 +72,52 @@ class Panes:
 
     def starts(self, times: pl.Series) -> pl.Series:
         """The start of the pane of each time."""
+        # Most bundles lie in one pane, and to look for that is far cheaper than to divide.
+        start = self.only(times)
+        if start is None:
+            return self._starts(times)
+        return pl.repeat(start, len(times), dtype=pl.Int64, eager=True).alias(START)
+
+    def only(self, times: pl.Series) -> int | None:
+        """The start of the one pane that all times lie in; None where there are several, or none.
+
+        >>> Panes(10, 10).only(pl.Series([11, 19])), Panes(10, 10).only(pl.Series([19, 20]))
+        (10, None)
+        """
+        if not len(times) or times.null_count():
+            return None
+        first, last = self._starts(pl.Series([times.min(), times.max()], dtype=pl.Int64))
+        return int(first) if first == last else None
+
+    def runs(self, times: Numbers, most: int) -> list[Run] | None:
+        """The panes that times lie in, one behind the other.
+
+        None where times go back, or where there would be more runs than `most`.
+
+        >>> Panes(10, 10).runs(np.array([3, 9, 10, 31]), 9)
+        [(0, 0, 2), (10, 2, 3), (30, 3, 4)]
+        """
+        if len(times) > 1 and not bool((times[1:] >= times[:-1]).all()):
+            return None
+        found, begin = list[Run](), 0
+        while begin < len(times):
+            if len(found) == most:
+                return None
+            start, end = self._around(int(times[begin]))
+            behind = int(np.searchsorted(times, end))
+            found.append((start, begin, behind))
+            begin = behind
+        return found
+
+    def _around(self, time: int) -> tuple[int, int]:
+        """The start and the end of the pane of a time."""
+        base = time - time % self.slide
+        if not self.rest:
+            return base, base + self.slide
+        split = base + self.rest
+        return (base, split) if time < split else (split, base + self.slide)
+
+    def _starts(self, times: pl.Series) -> pl.Series:
         base = times - times % self.slide
         if not self.rest:
             return base.alias(START)

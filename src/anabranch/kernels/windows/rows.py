@@ -49,7 +49,7 @@ class RowsKernel:
         given = graph.output(op.inputs[0]).schema
         windows = Windows.of(op, given)
         kept = pl.Schema({**{name: given[name] for name in windows.roots}, TIME: pl.Int64()})
-        read = bool(graph.consumers(Port(op.id, LATE)))
+        read = graph.is_read(Port(op.id, LATE))
         return cls(windows, Leaving.of(op, windows), window.count, window.step, kept, read)
 
     @property

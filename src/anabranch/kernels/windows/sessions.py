@@ -50,7 +50,7 @@ class SessionKernel:
         window = op.windowing.window
         assert isinstance(window, SessionGap)
         windows = Windows.of(op, graph.output(op.inputs[0]).schema)
-        read = bool(graph.consumers(Port(op.id, LATE)))
+        read = graph.is_read(Port(op.id, LATE))
         return cls(windows, Leaving.of(op, windows), window.gap, read)
 
     @property

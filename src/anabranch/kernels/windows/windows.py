@@ -12,20 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import polars as pl
 
 from anabranch.kernels.bundle import SLICE as ROW_SLICE
-from anabranch.kernels.bundle import TIME
 from anabranch.kernels.failures import Failed, as_json
-from anabranch.kernels.keys import canonical, canonical_type
+from anabranch.kernels.keys import canonical, canonical_type, is_canonical
 from anabranch.kernels.results import TaskError
-from anabranch.kernels.stateless.evaluated import Evaluated
+from anabranch.kernels.stateless.evaluated import Evaluated, is_column
 from anabranch.kernels.times import shown_column
 from anabranch.kernels.windows.fields import (
     PLACE,
     ROWS,
+    VALUE,
     Counted,
     Edge,
     Extreme,
@@ -37,7 +38,6 @@ from anabranch.kernels.windows.fields import (
 from anabranch.kernels.windows.grid import Grid
 from anabranch.kernels.windows.layout import SAMPLE, Layout
 from anabranch.kernels.windows.lists import (
-    MANY,
     ApproxDistinct,
     ApproxQuantile,
     Bag,
@@ -49,6 +49,7 @@ from anabranch.kernels.windows.lists import (
 )
 from anabranch.kernels.windows.numbers import Mean, Sum, Variance
 from anabranch.kernels.windows.panes import START, Panes, between
+from anabranch.kernels.windows.tally import Tally, are_many, grouped
 from anabranch.kernels.windows.whole import WholeRows, whole_rows
 from anabranch.program.aggregates import Aggregate
 from anabranch.program.operators.operator import OUT
@@ -170,7 +171,7 @@ class Windows:
     # Partials
 
     def partials(
-        self, rows: pl.DataFrame, slices: int, key: Sequence[str] | None = None
+        self, given: pl.DataFrame | Tally, slices: int, key: Sequence[str] | None = None
     ) -> pl.DataFrame:
         """A bundle's rows as partials, one for each window or pane and key; it is not empty.
 
@@ -178,10 +179,34 @@ class Windows:
         may have fewer, and all that is one to it has to be in one slice here already.
         """
         assert self.panes is not None
-        outside = self.panes.outside(rows[TIME])
-        rows = rows if outside is None else rows.filter(~outside)
-        found = self.grouped(rows, self.panes.starts(rows[TIME]))
+        tally = given if isinstance(given, Tally) else Tally(given)
+        if self.counts is not None and are_many(tally.rows):
+            found = self._of_counts(tally.counted(self.panes, self.counts))
+        else:
+            found = self.grouped(*tally.paned(self.panes))
         return self.sliced(found, slices, key)
+
+    @cached_property
+    def counts(self) -> str | None:
+        """The column of which the number of each value is all that is asked for, if there is one.
+
+        It is the only key of windows that count rows, or what a bag without a key is of.
+        """
+        if self.kept is not None or self.revised:
+            return None
+        if not self.by and len(self.fields) == 1:
+            return _counted_by(self.fields[0])
+        if len(self.by) != 1 or any(field.kind != "rows" for field in self.fields):
+            return None
+        (key,), (name,) = self.keys, self.by
+        return name if is_column(key, name) else None
+
+    def _of_counts(self, counts: pl.DataFrame) -> pl.DataFrame:
+        if self.by:
+            return self._whole(counts.rename({VALUE: self.names[0]}))
+        (bag,) = self.fields
+        assert isinstance(bag, Bag)
+        return self._whole(bag.begun(bag.bagged(counts, VALUE, [START])))
 
     def sliced(
         self, partials: pl.DataFrame, slices: int, key: Sequence[str] | None
@@ -200,7 +225,7 @@ class Windows:
         values = self._values(rows, starts, places)
         same = starts.min() == starts.max()
         names = self.names if same and self.by else [START, *self.names]
-        if values.height >= MANY and self.kept is None and len(self.fields) == 1:
+        if are_many(values) and self.kept is None and len(self.fields) == 1:
             (field,) = self.fields
             if isinstance(field, Bag) and field.counts:
                 return self._whole(self._counted(values, names, field))
@@ -237,19 +262,17 @@ class Windows:
     ) -> pl.DataFrame:
         if self.ordered:
             return values.group_by(names, maintain_order=True).agg(aggregates)
-        if values.height >= MANY and (len(names) > 1 or values.schema[names[0]] == pl.String):
-            found = values.lazy().group_by(names).agg(aggregates)
-            return found.collect(engine="streaming")
-        return values.group_by(names).agg(aggregates)
+        return grouped(values, names, aggregates)
 
     def _counted(self, values: pl.DataFrame, names: list[str], bag: Bag) -> pl.DataFrame:
         """Many rows as partials of a bag alone: each value is counted before there are lists."""
         slices = [pl.col(SLICE).first()] if SLICE in values.columns else []
-        each = values.lazy().group_by([*names, bag.value])
-        counts = each.agg(pl.len().cast(pl.Int64).alias("n"), *slices).collect(engine="streaming")
-        entries = pl.struct(pl.col(bag.value).alias("v"), "n")
-        entries = entries.filter(pl.col(bag.value).is_not_null()).alias(bag.column)
-        found = counts.group_by(names).agg(pl.col("n").sum().alias(ROWS), entries, *slices)
+        alone = names == [START] and values[START].min() == values[START].max()
+        groups, number = [] if alone else names, pl.len().cast(pl.Int64).alias(ROWS)
+        counts = grouped(values, [*groups, bag.value], [number, *slices])
+        if alone:
+            counts = counts.with_columns(pl.lit(values[START][0], pl.Int64).alias(START))
+        found = bag.bagged(counts, bag.value, names, slices)
         if START not in names:
             found = found.with_columns(pl.lit(values[START][0], pl.Int64).alias(START))
         return bag.begun(found)
@@ -342,6 +365,12 @@ class Windows:
                 for k, name in zip(self.names, self.by, strict=True)
             ),
         )
+
+
+def _counted_by(field: Field) -> str | None:
+    """The column that a bag is of, if it is one in the form in which values are compared."""
+    counts = isinstance(field, TopCounted) and is_canonical(field.given)
+    return field.of.column if counts and field.of is not None else None
 
 
 _FIELDS: Mapping[str, type[Field]] = {
