@@ -1,1 +1,1 @@
-"""What `./x bench scale` measures beside virtual time."""
+"""What `./x bench scale` measures beside Schneider's graphs: his kernels, and growth."""

@@ -125,16 +125,20 @@ def _escaped() -> pl.Series:
     return pl.Series([html.escape(word) for word in _words()])
 
 
-def source(rows: int, *, rate: int, seed: int = 0) -> ab.sources.Source:
+def source(rows: int, *, rate: int, seed: int = 0, partitions: int = 1) -> ab.sources.Source:
     """The first so many tweets as plain text, made as fast as they are asked for."""
     make = partial(tweets, rate=rate, seed=seed)
-    return ab.sources.Generator(make, schema=TWEETS, rows=rows, vectorized=True)
+    return ab.sources.Generator(
+        make, schema=TWEETS, rows=rows, partitions=partitions, vectorized=True
+    )
 
 
-def raw_source(rows: int, *, rate: int, authors: int = AUTHORS, seed: int = 0) -> ab.sources.Source:
+def raw_source(
+    rows: int, *, rate: int, authors: int = AUTHORS, seed: int = 0, partitions: int = 1
+) -> ab.sources.Source:
     """The first so many tweets in XML, made as fast as they are asked for."""
     make = partial(raw, rate=rate, authors=authors, seed=seed)
-    return ab.sources.Generator(make, schema=RAW, rows=rows, vectorized=True)
+    return ab.sources.Generator(make, schema=RAW, rows=rows, partitions=partitions, vectorized=True)
 
 
 def nlp(given: ab.sources.Source, *, sink: ab.sinks.Sink | None = None) -> ab.Program:

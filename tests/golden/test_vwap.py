@@ -81,3 +81,32 @@ def test_a_quote_is_judged_by_the_average_at_its_time(epoch_rows):
     assert [(1, 10.0), (4, 10.0), (5, 15.0), (6, 15.0)] == [
         (row["time"], row["vwap"]) for row in found
     ]
+
+
+def test_generated_bargains_are_those_of_a_recount():
+    """In order of time, a trade before a quote; averages over lists that are kept by hand."""
+    numbers = pl.int_range(2_000, dtype=pl.UInt64, eager=True)
+    trades, quotes = (make(numbers, rate=100, seed=5) for make in (vwap.traded, vwap.quoted))
+    rows = [(row["time"], 0, row) for row in trades.rows(named=True)]
+    rows += [(row["time"], 1, row) for row in quotes.rows(named=True)]
+    last, expected = {}, []
+    for _, kind, row in sorted(rows, key=lambda each: each[:2]):
+        if kind == 0:
+            last.setdefault(row["ticker"], []).append((row["price"], row["volume"]))
+        elif row["ticker"] in last:
+            kept = last[row["ticker"]][-4:]
+            average = sum(price * volume for price, volume in kept) / sum(v for _, v in kept)
+            expected.append(vwap.bargain_index(average, row["ask"], row["ask_size"]))
+
+    found = run(trades.rows(), quotes.rows(), epoch_rows=300)["bargains"]
+
+    assert pytest.approx(expected) == [row["index"] for row in found]
+    assert 0 < sum(index > 0 for index in expected) < len(expected)
+
+
+def test_any_part_of_the_trades_is_made_alone():
+    trades, _ = vwap.sources(100, rate=10, partitions=2)
+
+    whole = vwap.traded(pl.int_range(100, dtype=pl.UInt64, eager=True), rate=10)
+
+    assert whole[[1, 3, 5]].equals(trades.frame((1, 0, 3)))
