@@ -8,7 +8,6 @@ not installed beside us have an interpreter of their own; those that cannot be h
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from polars.testing import assert_frame_equal
 
 from anabranch import config
 from anabranch.spark.java import find_java
+from bench.harness.group import run_whole
 from bench.harness.machine import ROOT
 from bench.harness.report import Row
 from bench.harness.stand import Stand
@@ -57,6 +57,18 @@ class System:
     """What it needs installed; None: it is installed beside us."""
     as_text: bool = False
     """Whether it is given text, since it cannot read Parquet."""
+    part: float = 1.0
+    """The part of the batches that it is given: less where it would take too long."""
+    best_part: float = 1.0
+    """The same in the case `best`, which is long, so that the fastest is not over at once."""
+
+    def fewer(self, batches: int) -> int:
+        """That part of some batches.
+
+        >>> replace(OURS, part=0.2).fewer(16), replace(OURS, part=0.2).fewer(4)
+        (3, 1)
+        """
+        return max(1, round(self.part * batches))
 
 
 _WIDTHS = ("2", "1")
@@ -77,18 +89,26 @@ FLINK = System(
     sized=False,
     environment=environment.FLINK,
     as_text=True,
+    best_part=0.25,
 )
 BYTEWAX = System(
     "bytewax",
     "bytewax",
-    {"width": "2", "epoch_ms": "0"},
+    {"width": "2", "epoch_ms": "0", "items": "files"},
     5,
     {"width": _WIDTHS},
     sized=False,
     environment=environment.BYTEWAX,
 )
+BY_EVENT = replace(
+    BYTEWAX,
+    name="bytewax-events",
+    options={**BYTEWAX.options, "items": "events"},
+    part=0.2,
+    best_part=0.05,
+)
 POWER = "anabranch-power"
-PEERS = {system.name: system for system in (SPARK, FLINK, BYTEWAX)}
+PEERS = {system.name: system for system in (SPARK, FLINK, BYTEWAX, BY_EVENT)}
 
 NOTES = (
     (
@@ -126,7 +146,7 @@ ABOUT = {
             "spark's settings: SQL functions only, broadcast join with a local relation, "
             "maxFilesPerTrigger, availableNow, adaptive execution and UI off, "
             "minBatchesToRetain 10, RocksDB with changelog checkpoints. Tried: shuffle "
-            "partitions (1, 2), state store (HDFS-backed, RocksDB), batches of 2.4, 4, 8 million "
+            "partitions (1, 2), state store (HDFS-backed, RocksDB), batches of 4, 8, 12 million "
             "rows. Asynchronous progress tracking is not for queries with state, nor for file "
             "sinks."
         ),
@@ -148,8 +168,8 @@ ABOUT = {
             "with the ads is far slower. It has no batches: its throughput is from giving the "
             "counted rows until the windows that they close are committed by a checkpoint, its "
             "latency the same for one batch more, alone; so the size of a batch only says how much "
-            "is given at once. It does fsync its output and its checkpoints' files, so "
-            "anabranch-power is the equal one."
+            "is given at once; in `best` it is given a quarter of what others are. It does fsync "
+            "its output and its checkpoints' files, so anabranch-power is the equal one."
         ),
     ),
     "bytewax": (
@@ -169,6 +189,14 @@ ABOUT = {
             "equal one."
         ),
     ),
+    "bytewax-events": (
+        (
+            f"bytewax-events: {environment.BYTEWAX.title} as its documentation has programs: an "
+            "item is an event, filtered, looked up and counted by Python functions, in the same "
+            "windows. Arrow reads the files. It is given a fifth of the batches, and a twentieth "
+            "in `best`."
+        ),
+    ),
 }
 
 
@@ -184,10 +212,10 @@ class Scale:
     batches: tuple[int, int] = (4, 16)
     """Of the small and middle cases: warm-up, counted."""
     large_batches: tuple[int, int] = (4, 10)
-    total: int = 60
+    total: int = 240
     """Large files that are given in the case `best`, warm-up and all."""
     single: int = 10
-    sizes: tuple[int, ...] = (3, 5, 10)
+    sizes: tuple[int, ...] = (5, 10, 15)
     """Large files of a batch that are tried; one alone is a case of its own."""
     trial: tuple[int, int] = (3, 6)
     """Batches with which settings are tried."""
@@ -251,17 +279,21 @@ class Ground:
 
     def cases(self, system: System) -> tuple[Case, ...]:
         """The cases of one run, the shortest batches last, when a process is warmest."""
-        single, few, many = self.scale.single, self.scale.batches, self.scale.large_batches
+        few, many = (
+            (warm, system.fewer(counted))  # a warm-up that is too short closes no window
+            for warm, counted in (self.scale.batches, self.scale.large_batches)
+        )
+        single = system.fewer(self.scale.single)
         return (
             Case("batch-200k", self.middle, 1, *few, single),
             Case("batch-800k", self.large, 1, *many, single),
-            self.best(system.best),
+            self.best(system.best, part=system.best_part),
             Case("small-epoch", self.small, 1, *few, single),
         )
 
-    def best(self, a_batch: int, name: str = BEST) -> Case:
+    def best(self, a_batch: int, name: str = BEST, part: float = 1.0) -> Case:
         """The case of large batches of so many files."""
-        batches = self.scale.total // a_batch
+        batches = max(2, round(part * (self.scale.total // a_batch)))
         warm = max(1, batches // 4)
         return Case(name, self.large, a_batch, warm, batches - warm, self._best_single)
 
@@ -404,19 +436,15 @@ def _surroundings(work: Path) -> Mapping[str, str]:
 def _start(system: System, work: Path) -> None:
     log = work / "log"
     arguments = [f"bench.peers.{system.module}", str(work / "order"), str(work / "result")]
-    with log.open("wb") as file:
-        ended = subprocess.run(
-            [_interpreter(system), "-m", *arguments],
-            cwd=ROOT,
-            env=None if system.environment is None else _surroundings(work),
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=file,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-    if ended.returncode:
-        message = f"{system.name} ended with {ended.returncode}:\n{log.read_text()[-4000:]}"
+    code = run_whole(
+        [_interpreter(system), "-m", *arguments],
+        log=log,
+        cwd=ROOT,
+        env=None if system.environment is None else _surroundings(work),
+        patience_s=PATIENCE_S,
+    )
+    if code:
+        message = f"{system.name} ended with {code}:\n{log.read_text()[-4000:]}"
         raise RuntimeError(message)
 
 

@@ -50,13 +50,19 @@ def _views(paths):
 def test_an_unknown_peer_is_a_usage_error(capsys):
     assert 2 == main(["ysb", "--peer", "storm"])
 
-    assert "bench: no peer 'storm'; ysb has spark, flink, bytewax\n" == capsys.readouterr().err
+    assert (
+        "bench: no peer 'storm'; ysb has spark, flink, bytewax, bytewax-events\n"
+        == capsys.readouterr().err
+    )
 
 
 def test_one_unknown_peer_among_several_is_a_usage_error(capsys):
     assert 2 == main(["ysb", "--peer", "spark,storm"])
 
-    assert "bench: no peer 'storm'; ysb has spark, flink, bytewax\n" == capsys.readouterr().err
+    assert (
+        "bench: no peer 'storm'; ysb has spark, flink, bytewax, bytewax-events\n"
+        == capsys.readouterr().err
+    )
 
 
 def test_a_wrong_output_is_refused(tmp_path):
@@ -95,6 +101,7 @@ def test_both_systems_give_what_must_come_out():
         (race.FLINK, {"lookup": "each"}),
         (race.BYTEWAX, {"width": "1"}),
         (race.BYTEWAX, {"width": "2"}),
+        (race.BY_EVENT, {"width": "1"}),
     ],
 )
 def test_systems_with_an_environment_of_their_own_give_what_must_come_out(system, options):
