@@ -10,9 +10,12 @@ from itertools import cycle
 from anabranch.runtime import under_way
 from bench.elastic.ground import CORES, Ground
 from bench.elastic.watched import Watched
-from bench.harness.report import Row
+from bench.harness.report import Row, Series
 from bench.harness.stand import Stand
 from bench.harness.statistics import Metric, bare, compared
+
+AFTER_S = 2.0
+"""How much of what comes behind a fault is shown."""
 
 
 def recover(stand: Stand, here: Ground, size: str) -> list[Row]:
@@ -23,6 +26,10 @@ def recover(stand: Stand, here: Ground, size: str) -> list[Row]:
         query.settle(rate)
         victims = cycle(range(CORES))
         values = stand.race(case, {"anabranch": lambda: _killed(query, rate, next(victims))})
+        query.await_commits(under_way.ROUND)
+        fault, took = query.faults[-1], values["anabranch"][-1]
+        points = query.behind(fault, fault + took + AFTER_S, rate)
+        stand.series.append(Series(case, "waited", "anabranch", points))
         query.finish()
     return [
         bare(Metric(case, "recovery_time", "s"), "anabranch", values["anabranch"]),

@@ -14,7 +14,7 @@ from functools import partial
 
 from bench.elastic.ground import Ground, in_turns
 from bench.elastic.watched import Gap, Watched, longest
-from bench.harness.report import Row
+from bench.harness.report import Row, Series
 from bench.harness.stand import Stand
 from bench.harness.statistics import Metric, bare, compared
 
@@ -35,6 +35,8 @@ class Change:
     """Seconds until the first commit at the new width."""
     executors: int = 1
     """How many have its lanes afterwards."""
+    waited: tuple[tuple[float, float], ...] = ()
+    """Commits around it: when, and how long their oldest row had waited."""
 
     def told(self) -> str:
         """Where the time of the longest gap went."""
@@ -97,6 +99,7 @@ class _Changing:
             asked,
             turn,
             query.executors,
+            query.behind(asked, asked + turn + AFTER_S, self.rate),
         )
         self.window = max(self.window, LONGER * turn)
         return found
@@ -120,6 +123,7 @@ def changes(stand: Stand, here: Ground, case: str, size: str) -> Seen:
         runs, first = in_turns(stand, case, systems)
         query.finish()
     for name, some in runs.items():
+        stand.series.append(Series(case, "waited", name, some[0].up.waited))
         stand.notes.append(
             f"{case}, {name}, its first change: {(first[name] or some)[0].up.told()}."
         )

@@ -7,7 +7,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ FLOOD = 50_000
 """Rows of an epoch of a backlog."""
 PATIENCE_S = 300.0
 LOOK_S = 0.01
+BEFORE_S = 2.0
+"""How much of what was before a change or a fault is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ class Commit:
     jobs: int = 0
     origins: Mapping[str, int] = field(default_factory=dict)
     """Slices whose state was gone on from, by where it came from."""
+    arrived: int = 0
+    """Rows that had come by then, committed or not."""
 
     @classmethod
     def of(cls, told: Mapping[str, Any], at: float) -> Commit:
@@ -140,6 +144,8 @@ class Watched:
     memory: int | None = None
     """Bytes of its state that a lane may have in memory; None: as many as lanes have."""
     commits: list[Commit] = field(default_factory=list)
+    faults: list[float] = field(default_factory=list)
+    """When something of it was killed, by the clock of commits."""
     source: Arriving = field(init=False)
     _query: Query = field(init=False)
 
@@ -163,7 +169,9 @@ class Watched:
         told = loop.on_progress
 
         def note(progress: dict[str, Any]) -> None:
-            self.commits.append(Commit.of(progress, time.monotonic()))
+            now = time.monotonic()
+            arrived = self.source.arrived(now)  # later it says no more how many there were now
+            self.commits.append(replace(Commit.of(progress, now), arrived=arrived))
             told(progress)
 
         loop.on_progress = note
@@ -244,6 +252,17 @@ class Watched:
         """Rows that are committed."""
         return self.commits[-1].end if self.commits else 0
 
+    def behind(self, moment: float, until: float, rate: float) -> tuple[tuple[float, float], ...]:
+        """Commits around a moment: when, counted from it, and how long their oldest row waited."""
+        return tuple(
+            (
+                round(two.at - moment, 4),
+                round((two.arrived - one.end) / rate, 4),
+            )
+            for one, two in pairwise(list(self.commits))
+            if moment - BEFORE_S <= two.at <= until
+        )
+
     # Its processes
 
     def pids(self) -> dict[int, int]:
@@ -266,6 +285,7 @@ class Watched:
 
     def _killed(self, pid: int) -> tuple[float, Counter[str]]:
         known, fault = len(self.commits), time.monotonic()
+        self.faults.append(fault)
         there = self.source.arrived(fault)
         os.kill(pid, signal.SIGKILL)
         self.wait(lambda: self.committed > there)

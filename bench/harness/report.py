@@ -1,6 +1,7 @@
 """What a benchmark found, as values. A report that says nonsense cannot be made.
 
-The JSON form is part of the public contract: exactly `bench`, `header` and `rows`.
+The JSON form is part of the public contract: exactly `bench`, `header` and `rows`. What pictures
+are drawn from is in a file of its own.
 """
 
 from __future__ import annotations
@@ -68,6 +69,22 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Series:
+    """Many values of one system in one case, for a picture: too many for a table."""
+
+    case: str
+    metric: str
+    system: str
+    points: tuple[tuple[float, float], ...]
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be drawn."""
+        if not self.points or not all(math.isfinite(n) for each in self.points for n in each):
+            message = f"{self.case}/{self.metric}/{self.system}: no points, or one is not finite"
+            raise ValueError(message)
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """All rows of one benchmark. Notes are for readers of the table and stay out of the JSON."""
 
@@ -75,6 +92,7 @@ class Report:
     header: Header
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
+    series: tuple[Series, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse comparisons with what was not measured, and two rows that say the same."""

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+from bench.harness.report import Series
+
 Clock: TypeAlias = Callable[[], float]
 """Seconds from any beginning, never going back."""
 
@@ -63,6 +65,8 @@ class Stand:
     progress: Progress = field(default_factory=Unwatched)
     notes: list[str] = field(default_factory=list)
     """What a benchmark found besides its rows; stands below the table."""
+    series: list[Series] = field(default_factory=list)
+    """What pictures are drawn from."""
 
     def race(
         self, case: str, contenders: Mapping[str, Callable[[], float]]

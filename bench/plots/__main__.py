@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from bench.harness.machine import ROOT
-from bench.plots.pictures import PICTURES, from_files
+from bench.plots.pictures import PICTURES, Results
 
 FOLDER = ROOT / "docs" / "plots"
 
@@ -15,7 +15,7 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     for name, draw in PICTURES.items():
         file = FOLDER / f"{name}.svg"
-        file.write_text(draw(from_files()))
+        file.write_text(draw(Results()))
         sys.stderr.write(f"plots: wrote {file.name}\n")
 
 

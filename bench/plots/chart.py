@@ -51,15 +51,18 @@ class Axis:
         return (value - low) / (high - low) if high > low else 0.5
 
 
-def chart(title: str, x: Axis, y: Axis, lines: Mapping[str, Points]) -> str:
-    """Lines by name, each with its points by x, and a legend beside them."""
+def chart(title: str, x: Axis, y: Axis, lines: Mapping[str, Points], *, marks: bool = True) -> str:
+    """Lines by name, each with its points by x, and a legend beside them.
+
+    `marks` are at every point: without them where there are many.
+    """
     across = [at for points in lines.values() for at, _ in points]
     upward = [value for points in lines.values() for _, value in points]
     bounds = _bounds(x, across), _bounds(y, upward)
     frame = _Frame(x, y, *bounds)
     parts = [_HEAD.format(w=WIDTH, h=HEIGHT, title=escape(title)), *frame.drawn(title)]
     for number, (name, points) in enumerate(lines.items()):
-        parts += frame.line(number, name, sorted(points))
+        parts += frame.line(number, name, sorted(points), marks=marks)
     return "\n".join([*parts, "</svg>\n"])
 
 
@@ -67,7 +70,7 @@ def _bounds(axis: Axis, values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values), max(values)
     if axis.log:
         return (low, high) if high > low else (low / 2, high * 2)
-    return 0.0, (high * 1.05 or 1.0)
+    return min(0.0, low), (high * 1.05 or 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +103,17 @@ class _Frame:
         found.append(_text(8, TOP - 6, self.y.label, "start"))
         return found
 
-    def line(self, number: int, name: str, points: Points) -> list[str]:
+    def line(self, number: int, name: str, points: Points, *, marks: bool) -> list[str]:
         """One line with its marks, and its name in the legend."""
         colour = COLOURS[number % len(COLOURS)]
         places = [self.at(point) for point in points]
         path = "L".join(f"{x} {y}" for x, y in places)
         key = TOP + 10 + 20 * number
-        marks = [_mark(number, x, y, colour) for x, y in [*places, (WIDTH - RIGHT + 24, key)]]
+        marked = [*(places if marks else []), (WIDTH - RIGHT + 24, key)]
         legend = _text(WIDTH - RIGHT + 36, key + 4, name, "start")
         return [
             f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2"/>',
-            *marks,
+            *(_mark(number, x, y, colour) for x, y in marked),
             legend,
         ]
 

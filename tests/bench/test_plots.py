@@ -6,14 +6,14 @@ import pytest
 
 from bench.harness.machine import ROOT
 from bench.plots.chart import Axis, chart
-from bench.plots.pictures import PICTURES, from_files
+from bench.plots.pictures import PICTURES, Results
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_picture_is_that_of_its_results(name):
-    drawn = PICTURES[name](from_files())
+    drawn = PICTURES[name](Results())
 
     so = "draw them again: python -m bench.plots"
     assert drawn == (ROOT / "docs" / "plots" / f"{name}.svg").read_text(), so
@@ -21,7 +21,7 @@ def test_a_picture_is_that_of_its_results(name):
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_picture_is_shown_and_keeps_inside_its_frame(name):
-    root = ET.fromstring(PICTURES[name](from_files()))
+    root = ET.fromstring(PICTURES[name](Results()))
     _, _, width, height = map(float, root.attrib["viewBox"].split())
 
     assert f"plots/{name}.svg" in (ROOT / "docs" / "measured.md").read_text()

@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import replace
 
 import pytest
 
 from bench.harness.machine import commit, header
-from bench.harness.report import Header, Report, Row
-from bench.harness.results import as_json_text, save
+from bench.harness.report import Header, Report, Row, Series
+from bench.harness.results import as_json_text, save, series_from
 from bench.harness.table import text
 
 HEADER = Header(
@@ -159,3 +160,22 @@ def test_a_failed_write_leaves_the_old_file_and_no_draft(tmp_path, monkeypatch):
 
     assert ["ysb.json", "ysb.txt"] == sorted(file.name for file in tmp_path.iterdir())
     assert before == (tmp_path / "ysb.json").read_text()
+
+
+def test_series_are_in_a_file_of_their_own_and_not_in_the_contracts(tmp_path):
+    series = (
+        Series("load", "within", "one", ((0.5, 0.0), (1.0, 1.0))),
+        Series("load", "within", "two", ((2.0, 1.0),)),
+    )
+
+    written = save(replace(REPORT, series=series), tmp_path, "named")
+
+    assert ["named.json", "named.txt", "named.series.json"] == [file.name for file in written]
+    assert list(series) == series_from(tmp_path / "named.series.json")
+    assert as_json_text(REPORT) == (tmp_path / "named.json").read_text()
+
+
+@pytest.mark.parametrize("points", [(), ((1.0, math.nan),), ((math.inf, 1.0),)])
+def test_what_cannot_be_drawn_is_refused(points):
+    with pytest.raises(ValueError, match="no points"):
+        Series("load", "within", "one", points)
