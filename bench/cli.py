@@ -115,7 +115,7 @@ def _measured(bench: registry.Bench, settings: Settings) -> Report:
         stand = Stand(settings, progress=bar)
         rows = bench.measure(stand)
     notes = (*stand.notes,) if settings.peer else (*bench.notes, *stand.notes)
-    return Report(bench.name, machine, tuple(rows), notes)
+    return Report(bench.name, machine, tuple(rows), notes, tuple(stand.series))
 
 
 def _show(report: Report, *, as_json: bool) -> None:

@@ -49,8 +49,8 @@ def claims() -> list[Claim]:
 
 def known_rows(folder: Path) -> Mapping[str, Sequence[Row]]:
     """The rows of each benchmark, of its newest results files first."""
-    reports = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*"))
-               if file.suffix == ".json"]  # fmt: skip
+    files = [file for file in sorted(folder.glob("*.json")) if not results.has_series(file)]
+    reports = [json.loads(file.read_text(encoding="utf-8")) for file in files]
     reports.sort(key=lambda each: str(each["header"]["date"]), reverse=True)
     found: dict[str, list[Row]] = {}
     for report in reports:

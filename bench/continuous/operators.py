@@ -100,7 +100,7 @@ def measured(stand: Stand, name: str) -> Query:
     onward: list[float] = []
     for number in range(stand.settings.warmups + min(stand.settings.runs, PASSES)):
         works = works_in(program, partitions=1)
-        one = _Pass(stand, works)
+        one = Pass(stand, works)
         for serial, cut in enumerate(bundles):
             one.take(serial, cut)
         if number <= stand.settings.warmups:
@@ -116,21 +116,22 @@ def measured(stand: Stand, name: str) -> Query:
         tuple(
             Operator(work.name, kind, each.cost, each.selectivity, passing / rows)
             for work, kind, each, passing in zip(
-                works, _kinds(program), estimates.operators, onward, strict=True
+                works, kinds(program), estimates.operators, onward, strict=True
             )
         ),
         tpcxbb_rows.CATEGORY_COUNT if name == "q15" else None,
     )
 
 
-def works_in(program: ab.Program, partitions: int) -> list[Work]:
+def works_in(program: ab.Program, partitions: int, slices: int = SLICES) -> list[Work]:
     """A program's operators, without any state yet."""
     graph = program.freeze()
-    found = Program.of(plan_of(graph), partitions=partitions, slices=SLICES)
+    found = Program.of(plan_of(graph), partitions=partitions, slices=slices)
     return works_of(found, Beginning.of(graph))
 
 
-def _kinds(program: ab.Program) -> list[Kind]:
+def kinds(program: ab.Program) -> list[Kind]:
+    """Of a program's operators, in a row."""
     stages = plan_of(program.freeze()).stages
     return [
         Kind.STATELESS,
@@ -138,15 +139,17 @@ def _kinds(program: ab.Program) -> list[Kind]:
     ]
 
 
-class _Pass:
-    """All bundles once through operators that have no state yet."""
+class Pass:
+    """Bundles once through operators: how long each was at them, and how many tuples there were."""
 
     def __init__(self, stand: Stand, works: Sequence[Work]) -> None:
+        """Begin with nothing; what state operators have is theirs."""
         self._clock, self._works = stand.clock, works
         self.seconds, self.onward = [0.0] * len(works), [0.0] * len(works)
         self.taken, self.given = [0] * len(works), [0] * len(works)
 
     def take(self, serial: int, cut: EpochToRead) -> None:
+        """One bundle through all operators."""
         content: Any = fragments_of(cut)
         taken = sum(end - start for start, end in cut.offer.offsets.values())
         for at, work in enumerate(self._works):
@@ -175,12 +178,14 @@ def _tuples(content: Epoch | tuple[Epoch, EpochInput | None]) -> int:
     return sum(frame.height for frames in given.parts.values() for frame in frames)
 
 
-def cuts(program: ab.Program, rows: int) -> Iterator[EpochToRead]:
-    """A program's input as bundles."""
-    (read,) = program.freeze().sources
-    (partition,) = read.source.partitions()
-    for start in range(0, rows, BUNDLE):
-        end = min(start + BUNDLE, rows)
-        (split,) = read.source.plan({partition: start}, {partition: end})
-        offer = Offer({partition: (start, end)}, frozenset(), None, more=end < rows)
-        yield EpochToRead(0, offer, ((0, split),))
+def cuts(program: ab.Program, rows: int, bundle: int = BUNDLE) -> Iterator[EpochToRead]:
+    """A program's input as bundles: so many rows of each partition, of one source after another."""
+    sources = [read.source for read in program.freeze().sources]
+    for start in range(0, rows, bundle):
+        end = min(start + bundle, rows)
+        for number, source in enumerate(sources):
+            names = list(source.partitions())
+            splits = source.plan(dict.fromkeys(names, start), dict.fromkeys(names, end))
+            offsets = dict.fromkeys(names, (start, end))
+            offer = Offer(offsets, frozenset(), None, more=end < rows)
+            yield EpochToRead(number, offer, tuple(enumerate(splits)))

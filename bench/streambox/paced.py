@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ import polars as pl
 import pyarrow as pa
 
 from anabranch.connectors.base import Sink, Source
+from bench.workloads import mapped
 from bench.workloads.streambox import BENCHMARKS, SECOND_US, Benchmark
 
 if TYPE_CHECKING:
@@ -34,15 +34,6 @@ def named(name: str) -> Benchmark:
     return next(each for each in BENCHMARKS if each.name == name)
 
 
-@cache
-def buffer(path: str) -> pl.DataFrame:
-    """The rows that are replayed."""
-    with pa.memory_map(path) as file:
-        found = pl.from_arrow(pa.ipc.open_file(file).read_all())
-    assert isinstance(found, pl.DataFrame)
-    return found
-
-
 class Paced(Source):
     """Row n is due `n / rate` seconds after the beginning."""
 
@@ -53,7 +44,7 @@ class Paced(Source):
         self.rows, self._seen = int(rate * seconds), 0
         made = benchmark.fill(min(rate, SHORT.get(name, rate)))
         self._own_times, self._path = "t" in made.columns, str(home / "buffer.arrow")
-        made.write_ipc(self._path, compression="uncompressed")
+        mapped.keep(made, Path(self._path))
 
     def go(self, begin: float) -> None:
         """Let the first row be due then."""
@@ -81,23 +72,17 @@ class Paced(Source):
     def frame(self, split: Any, columns: Sequence[str] | None = None) -> pl.DataFrame:
         """Slices of the buffer, with the times at which their rows are due."""
         first, last, begin = split
-        known, parts, at = buffer(self._path), list[pl.DataFrame](), first
-        while at < last:
-            place = at % known.height
-            parts.append(known.slice(place, min(known.height - place, last - at)))
-            at += parts[-1].height
-        whole = pl.concat(parts).with_columns(self._times(first, begin, parts).alias("t"))
+        rows = mapped.played(self._path, first, last)
+        whole = rows.with_columns(self._times(first, begin, rows).alias("t"))
         return whole.select(list(self.schema) if columns is None else list(columns))
 
-    def _times(self, first: int, begin: float, parts: Sequence[pl.DataFrame]) -> pl.Series:
-        rows = sum(part.height for part in parts)
-        n = np.arange(first, first + rows, dtype=np.int64)
+    def _times(self, first: int, begin: float, rows: pl.DataFrame) -> pl.Series:
+        n = np.arange(first, first + rows.height, dtype=np.int64)
         since = int(begin * SECOND_US)
         if not self._own_times:
             return pl.Series(n * SECOND_US // self.rate + since).cast(pl.Datetime("us"))
-        own = np.concatenate([part["t"].to_numpy() for part in parts])
         seconds = n // self.rate * SECOND_US
-        return pl.Series(own + seconds + since).cast(pl.Datetime("us"))
+        return pl.Series(rows["t"].to_numpy() + seconds + since).cast(pl.Datetime("us"))
 
     def read(self, split: Any) -> Iterator[pa.RecordBatch]:
         yield from self.frame(split).to_arrow().to_batches()

@@ -13,7 +13,8 @@ import anabranch as ab
 from bench.streambox.paced import Late, Paced, named
 
 CORES = 2
-HALVINGS = 4
+HALVINGS, LOWEST = 4, 8
+"""How often a rate is halved in; how often at most, where none was within the target yet."""
 GRACE_S = 1.0
 """Before the first row is due: the query is being started."""
 
@@ -60,14 +61,17 @@ def program(name: str, source: Paced, sink: Late) -> ab.Program:
 def keeps_up(sc: Any, name: str, target: Target, rate: float, length: Length) -> bool:
     """Whether results of a rate stay within the target, all of them but one of a hundred."""
     sink = Late("at" if name == "join" else "window_end", early=target.resident)
-    with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as home:
+    # It is stopped at once, and a task that was under way may still write: that must not cost what
+    # was measured so far.
+    with tempfile.TemporaryDirectory(prefix="anabranch-bench-", ignore_cleanup_errors=True) as home:
         source = Paced(name, int(rate), length.warm + length.counted + 30.0, Path(home))
+        # Before it starts: a resident task has a source of its own, and is told nothing later.
+        begin = time.time() + GRACE_S
+        source.go(begin)
         query = program(name, source, sink).start(
             sc, trigger=target.trigger(), checkpoint=Path(home) / "checkpoint", parallelism=CORES
         )
-        begin = time.time() + GRACE_S
         end = begin + length.warm + length.counted
-        source.go(begin)
         try:
             # A result may be as late as the target; who is later has failed already.
             time.sleep(max(0.0, end + target.seconds + 0.2 - time.time()))
@@ -84,9 +88,14 @@ def keeps_up(sc: Any, name: str, target: Target, rate: float, length: Length) ->
 def highest(
     sc: Any, name: str, target: Target, most: float, length: Length, tell: Callable[[], None]
 ) -> float:
-    """The highest rate of both cores together, known to a sixteenth of `most`."""
+    """The highest rate of both cores together, known to a sixteenth of `most`.
+
+    Where it is less than that it is known to its half, and zero is less than a 256th.
+    """
     low, high = 0.0, most
-    for _ in range(HALVINGS):
+    for number in range(LOWEST):
+        if number >= HALVINGS and low:
+            break
         rate = (low + high) / 2
         if keeps_up(sc, name, target, rate, length):
             low = rate
