@@ -145,6 +145,9 @@ class Node:
     def __init__(self, worker, variable):
         self.worker, self._variable = worker, variable
 
+    def __repr__(self):
+        return self._variable.rstrip("\0").rpartition("/")[-1]
+
     def processes(self):
         """All its processes, by id."""
         return _having(self._variable)
