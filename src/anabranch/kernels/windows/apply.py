@@ -8,8 +8,9 @@ from typing import Any
 
 import polars as pl
 
-from anabranch.connectors.rows import Misfit
+from anabranch.connectors.rows import Misfit, whole_type
 from anabranch.kernels.failures import BadRow, Failed, told
+from anabranch.kernels.stateless.held_values import is_exact
 from anabranch.kernels.stateless.python_rows import Picker, several
 from anabranch.kernels.windows.whole import WholeRows
 from anabranch.program.functions import OnError
@@ -74,8 +75,23 @@ class Apply:
     def _one(self, key: tuple[Any, ...], frame: pl.DataFrame) -> pl.DataFrame:
         given = self.call(key, frame)
         if isinstance(given, pl.DataFrame):
+            if dict(given.schema) == dict(self.pick.schema) and all(map(_as_rows, given.dtypes)):
+                return given.select(list(self.pick.schema))
             given = given.rows(named=True)
         try:
             return self.pick.frame([self.pick(row) for row in several(given)])
         except Misfit as misfit:
             raise BadRow(misfit.why) from None
+
+
+def _as_rows(dtype: pl.DataType) -> bool:
+    """Whether a column's values are the same when they have been in rows, parts of them too.
+
+    Not so where Python rounds, as it does nanoseconds.
+    """
+    match dtype:
+        case pl.List(inner=inner) | pl.Array(inner=inner):
+            return _as_rows(whole_type(inner))
+        case pl.Struct(fields=fields):
+            return all(_as_rows(whole_type(each.dtype)) for each in fields)
+    return is_exact(dtype)
