@@ -23,7 +23,9 @@ beside one in the same virtual time, with what a row costs at each operator (`co
 on from it in order (`onward, <n>`), measured right before for each n (`bench/scale/channels.py`).
 Sources of `network` are parallel: with n channels there are n, and entries come n times as fast.
 `network-one-rate`, in virtual time alone, has the same rate whatever the channels; the streams of
-the other kernels have, too.
+the other kernels have, too. A row of `pagerank` is a vector of ranks, which each block of the
+matrix is multiplied with, as in the paper; `pagerank-by-page`, in virtual time alone, has a row for
+each page, and adds what pages hand on by page.
 
 `schneider-paper` is what the paper's text says (`bench/scale/paper.py`); the ratio beside it is the
 efficiency, 1 and more is as good. Of graphs it is beside their dearest work.
@@ -194,4 +196,4 @@ GRAPHS: Mapping[str, Callable[[float], list[Model]]] = {
 }
 KERNELS = {**APPLICATIONS, **OTHERWISE}
 NAMES = (*GRAPHS, *KERNELS, *growth.NAMES)
-CHOICES = (*NAMES, "network*", "twitter-*", "growth-*")
+CHOICES = (*NAMES, "network*", "pagerank*", "twitter-*", "growth-*")

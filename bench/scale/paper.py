@@ -50,6 +50,7 @@ FIGURES: Mapping[str, tuple[Figure, ...]] = {
     "network": _RANGE,
     "network-one-rate": _RANGE,
     "pagerank": _RANGE,
+    "pagerank-by-page": _RANGE,
     "twitter-nlp": _RANGE,
     "twitter-cep": _RANGE,
     "finance": (Figure(4, 3.2, _KERNELS, "tops out at a speedup of 3.2x with 4 channels"),),

@@ -5,16 +5,23 @@ Applications" (PACT 2012), section 5.3: the links are multiplied with the ranks 
 assembles the next ranks, and a feedback loop carries them back. There are 4 billion uniformly
 distributed links there; here as many as are asked for.
 
-`iterated` is that graph, an iteration an epoch. `unrolled` has no loop but a stage for each
-iteration: every stage adds by page, in parallel, and ranks of several times are under way at once.
+`iterated` is that graph, an iteration an epoch. The others have no loop but a stage for each
+iteration, and ranks of several times are under way at once. `blocks` divides the work as the paper
+does: a row is a whole vector of ranks, which meets some rows of the matrix in each channel, and
+`add` puts together what they make of it. `unrolled` has a row for each page: what pages hand on is
+added by page, in parallel, and most of it changes channels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 import anabranch as ab
@@ -28,6 +35,8 @@ WINDOW_MS = 1000
 LINKS = pl.Schema({"page": pl.Int64(), "to": pl.Int64(), "weight": pl.Float64()})
 STARTS = pl.Schema({"time": pl.Int64(), "page": pl.Int64(), "rank": pl.Float64()})
 """`time` is in ms."""
+VECTORS = pl.Schema({"time": pl.Int64(), "ranks": pl.List(pl.Float64())})
+"""The ranks of all pages, by their numbers."""
 ROUNDS = pl.Schema({"round": pl.Int64()})
 RANKS = pl.Schema({"round": pl.Int64(), "page": pl.Int64(), "rank": pl.Float64()})
 
@@ -164,3 +173,124 @@ def unrolled(
         )
     ranks.write(sink or ab.sinks.Memory("out"), name="out")
     return program
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Who links to each page, in files that are mapped: a channel reads the rows that it needs."""
+
+    home: str
+    pages: int
+
+    @classmethod
+    def kept(cls, web: pl.DataFrame, home: Path) -> Self:
+        """Write a web as `links` makes it, in which no link has another weight than others."""
+        linked = web.filter(pl.col("weight") > 0).sort("to", maintain_order=True)
+        pages, weights = web["page"].n_unique(), linked["weight"].unique()
+        if len(weights) != 1:
+            message = f"one weight for all links is needed, got {len(weights)}"
+            raise ValueError(message)
+        np.save(home / "from.npy", linked["page"].to_numpy().astype(np.int32))
+        ends = np.searchsorted(linked["to"].to_numpy(), np.arange(pages + 1))
+        np.save(home / "ends.npy", ends)
+        np.save(home / "weight.npy", weights.to_numpy())
+        return cls(str(home), pages)
+
+    def times(self, ranks: npt.NDArray[np.float64], first: int, last: int) -> Any:
+        """What pages from a number to before another are handed of these ranks."""
+        page, ends, weight = _read(self.home)
+        handed_on = ranks[page[ends[first] : ends[last]]]
+        sums = np.zeros(last - first)
+        some = ends[first:last] < ends[first + 1 : last + 1]
+        if some.any():
+            sums[some] = np.add.reduceat(handed_on, (ends[first:last] - ends[first])[some])
+        return sums * weight
+
+
+@cache
+def _read(home: str) -> tuple[Any, Any, Any]:
+    page, ends, weight = (
+        np.load(Path(home) / f"{name}.npy", mmap_mode="r") for name in ("from", "ends", "weight")
+    )
+    return page, ends, weight[0]
+
+
+def vectors(numbers: pl.Series, *, pages: int = PAGES, seed: int = 0) -> pl.DataFrame:
+    """The ranks of `starts`, a row for all of a second.
+
+    >>> vectors(pl.Series([0, 1]), pages=2)["ranks"].list.len().to_list()
+    [2, 2]
+    """
+    i = numbers.to_numpy().astype(np.uint64)
+    each = np.add.outer(i * np.uint64(pages), np.arange(pages, dtype=np.uint64)).reshape(-1)
+    ranks = starts(pl.Series(each), pages=pages, seed=seed)["rank"].reshape((len(i), pages))
+    time = (i * np.uint64(WINDOW_MS)).astype(np.int64)
+    return pl.DataFrame({"time": time, "ranks": ranks.cast(VECTORS["ranks"])}, VECTORS)
+
+
+def vector_source(
+    count: int = 1, *, pages: int = PAGES, seed: int = 0, partitions: int = 1
+) -> ab.sources.Source:
+    """So many vectors to start from, made as fast as they are asked for."""
+    make = partial(vectors, pages=pages, seed=seed)
+    return ab.sources.Generator(
+        make, schema=VECTORS, rows=count, partitions=partitions, vectorized=True
+    )
+
+
+def blocks(
+    given: ab.sources.Source,
+    matrix: Matrix,
+    *,
+    count: int,
+    iterations: int = ITERATIONS,
+    lateness: str = "0 s",
+    sink: ab.sinks.Sink | None = None,
+) -> ab.Program:
+    """Ranks after so many iterations, of each vector of `given`, by so many blocks of the matrix.
+
+    The sink is `Memory("out")` if none is given.
+    """
+    program, second = ab.Program("pagerank-blocks"), ab.tumbling(f"{WINDOW_MS} ms")
+    numbers = pl.DataFrame({"every": [0] * count, "block": range(count)})
+    ranks = program.read(given, name="starts", event_time="time", lateness=lateness)
+    ranks = ranks.select("ranks", name="vectors")
+    for number in range(1, iterations + 1):
+        ranks = (
+            ranks.with_columns(every=pl.lit(0, pl.Int64), name=f"every-{number}")
+            .lookup(numbers, on="every", many=True, name=f"blocks-{number}")
+            .window(second, by="block")
+            .apply(_multiplied(matrix, count), out=_PART, name=f"multiply-{number}")
+            .window(second)
+            .apply(_put_together, out={"ranks": _PART["ranks"]}, name=f"add-{number}")
+            .select("ranks", name=f"ranks-{number}")
+        )
+    ranks.write(sink or ab.sinks.Memory("out"), name="out")
+    return program
+
+
+_PART = {"ranks": VECTORS["ranks"]}
+
+
+def _multiplied(matrix: Matrix, count: int) -> Callable[[tuple[int], pl.DataFrame], pl.DataFrame]:
+    """What makes the next ranks of a block's pages of the ranks of all."""
+    bounds = [matrix.pages * at // count for at in range(count + 1)]
+
+    @ab.operator(pure=True)
+    def multiply(key: tuple[int], frame: pl.DataFrame) -> pl.DataFrame:
+        (block,) = key
+        made = matrix.times(frame["ranks"][0].to_numpy(), bounds[block], bounds[block + 1])
+        ranks = (1 - DAMPING) / matrix.pages + DAMPING * made
+        return _one(pl.Series(ranks))
+
+    return multiply
+
+
+def _put_together(key: tuple[()], frame: pl.DataFrame) -> pl.DataFrame:
+    """The ranks of all pages; blocks come in their order."""
+    del key
+    return _one(frame["ranks"].explode())
+
+
+def _one(ranks: pl.Series) -> pl.DataFrame:
+    return pl.DataFrame({"ranks": ranks.implode()}, _PART)

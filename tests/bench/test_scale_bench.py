@@ -156,15 +156,16 @@ def test_a_kernel_is_measured_at_each_width(name, monkeypatch):
     assert all(row.value > 0 for row in rows if row.metric.startswith("onward"))
 
 
-def test_finances_merge_alone_is_not_parallel():
-    """Figure 11: of the operators of all five, Combine."""
+def test_what_is_not_parallel_is_not_in_the_paper():
+    """Figure 11: of the operators of all five, Finance's Combine and PageRank's Add."""
     alone = {
         name: [kind is Kind.STATEFUL for kind in channels.operators.kinds(each.make(10_000, 1))]
         for name, each in APPLICATIONS.items()
     }
 
-    assert {"finance"} == {name for name, kinds in alone.items() if any(kinds)}
+    assert {"finance", "pagerank"} == {name for name, kinds in alone.items() if any(kinds)}
     assert [False, False, True, False] == alone["finance"]
+    assert [False, *[False, True] * 3] == alone["pagerank"]
 
 
 def test_a_speed_up_on_spark_is_the_ratio_with_the_least_and_greatest_of_any_two(monkeypatch):

@@ -100,6 +100,78 @@ def test_unrolled_ranks_are_those_of_power_iteration(kind, epoch_rows):
         assert error(expected, ranks(of_second, PAGES)) < L1
 
 
+def vectors(given, pages=PAGES):
+    """The ranks of each second as a row."""
+    ranks = [part["rank"].to_list() for part in given.iter_slices(pages)]
+    times = [1000 * second for second in range(len(ranks))]
+    return pl.DataFrame({"time": times, "ranks": ranks}, pagerank.VECTORS)
+
+
+@pytest.mark.parametrize("count", [1, 4, 7, PAGES])
+@pytest.mark.parametrize("epoch_rows", [None, 1])
+def test_ranks_by_blocks_are_those_of_power_iteration(tmp_path, count, epoch_rows):
+    links, given = web(), starts()
+    matrix = pagerank.Matrix.kept(links, tmp_path)
+    source = ab.sources.Records(vectors(given))
+    program = pagerank.blocks(source, matrix, count=count, iterations=2)
+
+    found = ab.testing.run_sequential(program, epoch_rows=epoch_rows)["out"]
+
+    assert VECTORS == len(found)
+    for second, row in enumerate(found):
+        vector = given["rank"].to_numpy()[second * PAGES : (second + 1) * PAGES]
+        assert error(by_power_iteration(pairs(links), vector, 2), np.array(row["ranks"])) < L1
+
+
+@pytest.mark.parametrize("kind", [kind for kind in DISORDERS if kind != "block shuffle"])
+def test_vectors_that_come_late_come_out_in_their_order(tmp_path, kind):
+    """Three vectors are no block to shuffle; none comes more than a second late, which is waited for."""
+    matrix, given = pagerank.Matrix.kept(web(), tmp_path), vectors(starts())
+    program = pagerank.blocks(
+        ab.sources.Records(DISORDERS[kind](given)), matrix, count=4, iterations=1, lateness="3 s"
+    )
+    in_order = pagerank.blocks(ab.sources.Records(given), matrix, count=4, iterations=1)
+
+    found = ab.testing.run_sequential(program, epoch_rows=1)["out"]
+
+    assert ab.testing.run_sequential(in_order, epoch_rows=1)["out"] == found
+
+
+def test_the_vectors_of_a_source_are_the_ranks_of_the_other(tmp_path):
+    numbers = pl.int_range(VECTORS, dtype=pl.UInt64, eager=True)
+
+    assert_frame_equal(vectors(starts()), pagerank.vectors(numbers, pages=PAGES, seed=5))
+
+
+def test_a_page_to_which_nobody_links_is_handed_nothing(tmp_path):
+    """Pages 0 and 1 link to each other, 2 links to 0."""
+    links = [(0, 1, 1.0), (1, 0, 1.0), (2, 0, 1.0), *((page, page, 0.0) for page in range(3))]
+    frame = pl.DataFrame(links, schema=pagerank.LINKS, orient="row")
+    matrix = pagerank.Matrix.kept(frame, tmp_path)
+
+    ranks = np.array([0.5, 0.3, 0.2])
+
+    assert pytest.approx([0.5, 0.5, 0.0]) == matrix.times(ranks, 0, 3)
+    assert [0.0] == matrix.times(ranks, 2, 3).tolist()
+
+
+def test_links_of_several_weights_are_refused(tmp_path):
+    frame = pl.DataFrame([(0, 1, 1.0), (1, 0, 0.5)], schema=pagerank.LINKS, orient="row")
+
+    with pytest.raises(ValueError, match="one weight for all links"):
+        pagerank.Matrix.kept(frame, tmp_path)
+
+
+@slow
+@pytest.mark.parametrize("trigger", [None, ab.continuous()])
+def test_any_width_gives_the_same_by_blocks(tmp_path, trigger):
+    matrix = pagerank.Matrix.kept(web(12), tmp_path)
+    source = pagerank.vector_source(4, pages=12, seed=5, partitions=2)
+    program = pagerank.blocks(source, matrix, count=5, iterations=2)
+
+    ab.testing.assert_same_as_sequential(program, trigger=trigger)
+
+
 @slow
 def test_unrolled_and_with_a_loop_are_the_same():
     links = web(pages=12)
@@ -175,6 +247,18 @@ def test_links_are_multiplied_in_parallel_and_added_in_one_place():
     joints = {(each["from"], each["to"]): each["kind"] for each in facts["joints"]}
     assert "split" == joints[region["iterate"]["id"], region["multiply"]["id"]]
     assert "merge" == joints[region["multiply"]["id"], region["add"]["id"]]
+
+
+def test_blocks_are_multiplied_in_parallel_and_added_in_one_place(tmp_path):
+    """The paper: some rows of the matrix in each channel, an Add for all of them."""
+    matrix = pagerank.Matrix.kept(web(8), tmp_path)
+    source = pagerank.vector_source(pages=8)
+    _, region = regions(pagerank.blocks(source, matrix, count=4, iterations=2))
+
+    for number in (1, 2):
+        assert ["block"] == region[f"multiply-{number}"]["key"]
+        assert region[f"multiply-{number}"]["parallel"]
+        assert not region[f"add-{number}"]["parallel"]
 
 
 def test_unrolled_every_iteration_is_parallel():
