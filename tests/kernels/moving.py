@@ -228,6 +228,7 @@ def _impatient(draw: random.Random) -> Iterator[None]:
         mock.patch.object(panes, "SMALL", draw.choice([0, 4, 2**15])),
         mock.patch.object(panes, "SHARD", draw.choice([1, 3, 2**13])),
         mock.patch.object(panes, "PACE", draw.choice([1, 4])),
+        mock.patch.object(panes, "PATIENCE", draw.choice([0, 2, 50])),
     ):
         yield
 

@@ -18,7 +18,7 @@ import polars as pl
 
 from anabranch.kernels.keys import canonical, canonical_type
 from anabranch.kernels.stateless.evaluated import Evaluated
-from anabranch.kernels.windows.grid import Grid, is_ordered
+from anabranch.kernels.windows.grid import Laid, is_ordered
 from anabranch.program.aggregates import Aggregate
 
 FieldKind: TypeAlias = Literal[
@@ -117,9 +117,9 @@ class Field:
         del partials
         return self.kind in {"rows", "count"}
 
-    def slid(self, grid: Grid) -> list[pl.Series]:
-        """The partial columns of each window and key of a grid; `settled` is still to be done."""
-        del grid
+    def slid(self, laid: Laid) -> list[pl.Series]:
+        """The partial columns of each window and key; `settled` is still to be done."""
+        del laid
         return []
 
     def last(self, partials: pl.DataFrame) -> pl.Series:
@@ -163,9 +163,9 @@ class Counted(Field):
         del partials
         return [pl.col(self.column).sum()]
 
-    def slid(self, grid: Grid) -> list[pl.Series]:
+    def slid(self, laid: Laid) -> list[pl.Series]:
         """Add the counts."""
-        return [pl.Series(self.column, grid.added(self.column))]
+        return [pl.Series(self.column, laid.added(self.column))]
 
     def last(self, partials: pl.DataFrame) -> pl.Series:
         """The number."""
@@ -209,9 +209,9 @@ class Extreme(Field):
         """If whole numbers can stand for the values."""
         return is_ordered(partials.schema[self.column])
 
-    def slid(self, grid: Grid) -> list[pl.Series]:
+    def slid(self, laid: Laid) -> list[pl.Series]:
         """The extreme of the extremes."""
-        return [grid.extreme(self.column, least=self.kind == "min")]
+        return [laid.extreme(self.column, least=self.kind == "min")]
 
     def last(self, partials: pl.DataFrame) -> pl.Series:
         """The extreme."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,23 @@ window over it. Windows of 10 panes and 10,000 keys, 10 of which end at once, to
 of 190,000 places and 175 ms by groups, of which 1,640,000 partials are the most there can be."""
 _ROW = "row"
 _MOST = np.int64(2**63 - 1)
+
+
+class Laid(Protocol):
+    """Partials laid out so that those of one window and key are found together."""
+
+    @property
+    def height(self) -> int:
+        """How many windows and keys there are."""
+
+    def bounds(self) -> pl.DataFrame:
+        """The start and the key of each."""
+
+    def added(self, name: str) -> Numbers:
+        """The sum of a column of each."""
+
+    def extreme(self, name: str, *, least: bool) -> pl.Series:
+        """The least or greatest value of a column of each, null of nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +109,7 @@ class Grid:
     def extreme(self, name: str, *, least: bool) -> pl.Series:
         """The least or greatest value of a column for each window and key, null of nothing."""
         dtype = self.parts[0].schema[name]
-        codes = [_ordered(part[name]) for part in self.parts]
+        codes = [ordered_codes(part[name]) for part in self.parts]
         none, pick = (_MOST, np.minimum) if least else (~_MOST, np.maximum)
         grid = np.full((self._lines, self.keys.height), none)
         known = np.zeros((self._lines, self.keys.height), dtype=bool)
@@ -103,7 +120,7 @@ class Grid:
             known.reshape(-1)[at] = True
         found = self._stretched(grid, pick).reshape(-1)
         some = self._stretched(known, np.logical_or).reshape(-1)
-        known_ones = pl.when(pl.Series(some)).then(_shown(found, dtype))
+        known_ones = pl.when(pl.Series(some)).then(shown_values(found, dtype))
         return pl.select(known_ones.alias(name)).to_series()
 
     @property
@@ -131,7 +148,7 @@ def is_ordered(dtype: pl.DataType) -> bool:
 _WHOLE = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.Boolean)
 
 
-def _ordered(values: pl.Series) -> Numbers:
+def ordered_codes(values: pl.Series) -> Numbers:
     """Whole numbers in the order of values, NaN being the greatest; anything for null."""
     plain = values if values.dtype == pl.Boolean else values.to_physical()
     if not plain.dtype.is_float():
@@ -141,7 +158,7 @@ def _ordered(values: pl.Series) -> Numbers:
     return _turned(bits)
 
 
-def _shown(codes: Numbers, dtype: pl.DataType) -> pl.Series:
+def shown_values(codes: Numbers, dtype: pl.DataType) -> pl.Series:
     """The values that whole numbers stand for."""
     if dtype.is_float():
         return pl.Series(_turned(codes).view(np.float64)).cast(dtype)

@@ -166,13 +166,13 @@ class WindowKernel:
     def _ended(self, state: PaneState, fresh: pl.DataFrame, low: int, high: int) -> pl.DataFrame:
         """The windows that start from `low` to `high`, in order."""
         panes, windows = self.panes, self.windows
-        parts = [*state.between(low, min(high + panes.size, _FAR)), fresh]
-        slid = windows.slid(parts, low, high)
-        if slid is not None:
+        several = low < high
+        held = state.between(low, min(high + panes.size, _FAR), added=several)
+        if several and (slid := windows.slid([*held, fresh], low, high)) is not None:
             return slid
-        parts = [x for each in parts for x in panes.windows(each, low, high) if x.height]
-        # What one epoch made of one pane and key is whole already.
-        alone = len(parts) == 1 and panes.slide == panes.size
+        parts = [x for each in (*held, fresh) for x in panes.windows(each, low, high) if x.height]
+        # What this epoch made of one pane and key is whole already.
+        alone = not held and len(parts) == 1 and panes.slide == panes.size
         return self._ordered(parts[0] if alone else windows.merged(parts))
 
     def _changed(
@@ -196,7 +196,8 @@ class WindowKernel:
         if len(names) != 1 or isinstance(found.schema[names[0]], _UNLIKE):
             return found.sort([START, *names], maintain_order=True)
         # To sort by one column is several times as fast as by two, and most often one window ends.
-        found = found.sort(names[0], maintain_order=True)
+        if not found[names[0]].is_sorted():
+            found = found.sort(names[0], maintain_order=True)
         one = not found.height or found[START].min() == found[START].max()
         return found if one else found.sort(START, maintain_order=True)
 

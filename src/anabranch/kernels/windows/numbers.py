@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from anabranch.kernels.windows.fields import Field, TooLarge, counted
-from anabranch.kernels.windows.grid import Grid
+from anabranch.kernels.windows.grid import Laid
 from anabranch.kernels.windows.sums import (
     BITS,
     FLOAT_LIMBS,
@@ -94,10 +94,10 @@ class Sum(Field):
         """Unless there are odd parts."""
         return not self.given.is_float() or _none(partials[self._odd])
 
-    def slid(self, grid: Grid) -> list[pl.Series]:
+    def slid(self, laid: Laid) -> list[pl.Series]:
         """Add limb by limb."""
-        found = [pl.Series(name, grid.added(name)) for name in self._limbs]
-        return [*found, _no_odd(self._odd, grid)] if self.given.is_float() else found
+        found = [pl.Series(name, laid.added(name)) for name in self._limbs]
+        return [*found, _no_odd(self._odd, laid)] if self.given.is_float() else found
 
     def last(self, partials: pl.DataFrame) -> pl.Series:
         """The sum in its type."""
@@ -181,9 +181,9 @@ class Mean(Sum):
         """Add both."""
         return [*super().again(partials), pl.col(self._count).sum()]
 
-    def slid(self, grid: Grid) -> list[pl.Series]:
+    def slid(self, laid: Laid) -> list[pl.Series]:
         """Add both."""
-        return [*super().slid(grid), pl.Series(self._count, grid.added(self._count))]
+        return [*super().slid(laid), pl.Series(self._count, laid.added(self._count))]
 
     def last(self, partials: pl.DataFrame) -> pl.Series:
         """The one by the other; null of nothing."""
@@ -246,10 +246,10 @@ class Variance(Field):
         """Unless there are odd values."""
         return _none(partials[self._odd])
 
-    def slid(self, grid: Grid) -> list[pl.Series]:
+    def slid(self, laid: Laid) -> list[pl.Series]:
         """Add limb by limb."""
         names = [*self._sums, *self._squares, self._count]
-        return [*(pl.Series(name, grid.added(name)) for name in names), _no_odd(self._odd, grid)]
+        return [*(pl.Series(name, laid.added(name)) for name in names), _no_odd(self._odd, laid)]
 
     def last(self, partials: pl.DataFrame) -> pl.Series:
         """The variance, null of too few."""
@@ -305,8 +305,8 @@ def _joined(name: str, partials: pl.DataFrame) -> pl.Expr:
     return pl.when(parts.len() > 0).then(parts.implode()).alias(name)
 
 
-def _no_odd(name: str, grid: Grid) -> pl.Series:
-    return pl.repeat(None, grid.height, dtype=pl.List(pl.Float64), eager=True).alias(name)
+def _no_odd(name: str, laid: Laid) -> pl.Series:
+    return pl.repeat(None, laid.height, dtype=pl.List(pl.Float64), eager=True).alias(name)
 
 
 def _none(odd: pl.Series) -> bool:

@@ -8,7 +8,9 @@ side by side (`layout`). Panes that have left are cut off at the front of a laye
 Nobody waits while much is added up. Layers of more than `SMALL` rows stay as they are until they
 are half as many rows as all below them. Then a *sweep* begins: slices are divided into classes, and
 each fold takes the next few, adds up what all layers have of them, and makes it a layer of its own,
-a *shard*. When the sweep is over there are nothing but shards, and what came meanwhile.
+a *shard*. When the sweep is over there are nothing but shards, and what came meanwhile. Where
+hardly two partials were of one pane and key the next one waits until far more has come: of a
+million keys most come once before their windows end, and what does not add up is no smaller then.
 """
 
 from __future__ import annotations
@@ -41,6 +43,11 @@ SHARD = 2**13
 """Rows of a shard, about, where there are slices enough; more where more comes at once."""
 PACE = 4
 """Rows that a sweep takes for each that comes in: then what comes meanwhile is a quarter of all."""
+WORTH = 0.75
+"""A sweep that leaves a greater part of the rows than this has gained little."""
+PATIENCE, MOST_PATIENCE = 2, 2**22
+"""Behind such a one rows may come for each that it left, and at most so many, before the next. What
+waits is in layers of their own, and each costs every fold some microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,9 @@ class Sweep:
     next: Class
     slices: int
     """All are below this number."""
+    taken: int = 0
+    made: int = 0
+    """Rows that were added up, and what they added up to."""
 
     @classmethod
     def of(cls, layers: Sequence[Layer], size: int) -> Sweep:
@@ -89,6 +99,17 @@ class Sweep:
         if self.next.at + 1 == self.next.of:
             return None
         return replace(self, next=replace(self.next, at=self.next.at + 1))
+
+    def counted(self, taken: int, made: int) -> Sweep:
+        """The same, that so many rows have been added up to so many."""
+        return replace(self, taken=self.taken + taken, made=self.made + made)
+
+    @property
+    def patience(self) -> int:
+        """How many rows may come behind it before there is another."""
+        if self.made <= WORTH * self.taken:
+            return 0
+        return min(PATIENCE * self.made, MOST_PATIENCE)
 
 
 @lru_cache(maxsize=256)
@@ -213,6 +234,8 @@ class PaneState:
     """So many rows may be copied to tidy layers, at a fold."""
     sweep: Sweep | None = None
     """The one that is under way."""
+    patience: int = 0
+    """Fewer rows than that are not worth another one."""
 
     @classmethod
     def from_deltas(
@@ -274,18 +297,22 @@ class PaneState:
         if all(each.layout is Layout.COPIES for each in full):
             at = max((at for at, each in enumerate(full, 1) if each.kept), default=0)
             loose = [each for each in self._settled(full[at:], SMALL) if each.height]
-            (settled, sweep), saved = self._swept([*full[:at], *loose], kept[-1].height), 0
+            settled, sweep, patience = self._swept([*full[:at], *loose], kept[-1].height)
+            saved = 0
         else:
             grouped = self._settled([each.free() for each in full])
             settled, saved = tidied(
                 grouped, self.saved, self._together, lambda layer: layer.layout.value
             )
-            sweep = None
+            sweep, patience = None, 0
         settled = settled or [kept[-1].free()]
         layers = [replace(each, version=version, settled=True) for each in settled]
         layers[-1] = replace(layers[-1], closed=closed)
         newer = tuple(each for each in self.layers if each.version > version)
-        return replace(self, layers=(*layers, *newer), base=version, saved=saved, sweep=sweep)
+        return replace(
+            self, layers=(*layers, *newer), base=version, saved=saved, sweep=sweep,
+            patience=patience,
+        )  # fmt: skip
 
     def only(self, slices: Slices) -> PaneState:
         """The same state, of these slices alone."""
@@ -323,22 +350,25 @@ class PaneState:
                 groups[-count:] = [group]
         return [self._together(group) for group in groups]
 
-    def _swept(self, layers: list[Layer], came: int) -> tuple[list[Layer], Sweep | None]:
-        """The same partials, some more of them in shards; and the sweep that is under way then.
+    def _swept(self, layers: list[Layer], came: int) -> tuple[list[Layer], Sweep | None, int]:
+        """The same partials, some more of them in shards; the sweep under way, and the patience.
 
         `came` rows are new: the more come, the more are swept.
         """
-        sweep, room = self.sweep, max(SHARD, PACE * came)
+        sweep, patience, room = self.sweep, self.patience, max(SHARD, PACE * came)
         if sweep is None:
-            if not _worn(layers):
-                return layers, None
+            if not _worn(layers, patience):
+                return layers, None, patience
             layers, sweep = [replace(each, swept=True) for each in layers], Sweep.of(layers, room)
         while sweep is not None and room > 0:
             parts = [each.of_class(sweep.next) for each in layers if each.swept]
-            room -= max(1, sum(part.height for part in parts))
-            layers = [*self._shards(parts, sweep.next), *_behind(layers, sweep)]
+            shards, rows = self._shards(parts, sweep.next), sum(part.height for part in parts)
+            room -= max(1, rows)
+            layers = [*shards, *_behind(layers, sweep)]
+            sweep = sweep.counted(rows, _rows(shards))
+            patience = sweep.patience
             sweep = sweep.then()
-        return layers, sweep
+        return layers, sweep, patience
 
     def _shards(self, parts: Sequence[pl.DataFrame], made: Class) -> list[Layer]:
         """The shard that is made of these partials, if there are any."""
@@ -351,13 +381,12 @@ class PaneState:
     def _together(self, group: Sequence[Layer], last: bool = False) -> Layer:  # noqa: FBT001, FBT002
         del last  # partials hide nothing that is below them
         if len(group) == 1:
-            return self._added(group[0])
+            # A large one is added up with others: by a sweep, or when its windows end.
+            return group[0] if group[0].height > SMALL else self._added(group[0])
         return group[-1].summed(self._sum(group))
 
     def _added(self, layer: Layer) -> Layer:
-        if layer.added:
-            return layer
-        return layer.summed(self._sum([layer]))
+        return layer if layer.added else layer.summed(self._sum([layer]))
 
     def _sum(self, layers: Sequence[Layer]) -> pl.DataFrame:
         return self.windows.merged([mine(each.frame, each.slices) for each in layers])
@@ -370,8 +399,11 @@ class PaneState:
         found = self._sum([each.without(closed) for each in self.layers])
         return found.sort(SLICE, maintain_order=True)
 
-    def between(self, low: int, high: int) -> list[pl.DataFrame]:
-        """The partials of panes that start from `low` to `high`, layer by layer, each added up."""
+    def between(self, low: int, high: int, *, added: bool = True) -> list[pl.DataFrame]:
+        """The partials of panes that start from `low` to `high`, layer by layer.
+
+        Each is added up: there is one partial a pane and key, unless nobody needs that.
+        """
         found = []
         for layer in self.layers:
             starts = layer.frame[START]
@@ -379,7 +411,8 @@ class PaneState:
             end = int(starts.search_sorted(high, side="right"))
             if end > begin:
                 part = mine(layer.frame.slice(begin, end - begin), layer.slices)
-                found.append(part if layer.added else self.windows.merged([part]))
+                whole = layer.added or not added
+                found.append(part if whole else self.windows.merged([part]))
         return [part for part in found if part.height]
 
     def _require(self, version: int) -> None:
@@ -397,13 +430,13 @@ def _rows(layers: Iterable[Layer]) -> int:
     return sum(each.height for each in layers)
 
 
-def _worn(layers: Sequence[Layer]) -> bool:
+def _worn(layers: Sequence[Layer], patience: int) -> bool:
     """Whether there is enough to add up, or to forget, for a sweep to begin."""
     if not layers:
         return False
     shards = _rows(each for each in layers if each.shard is not None)
     loose = _rows(layers) - shards
-    return loose > max(SMALL, shards // 2) or any(each.divided for each in layers)
+    return loose > max(SMALL, shards // 2, patience) or any(each.divided for each in layers)
 
 
 def _behind(layers: Sequence[Layer], sweep: Sweep) -> list[Layer]:

@@ -35,7 +35,7 @@ from anabranch.kernels.windows.fields import (
     Kept,
     TooLarge,
 )
-from anabranch.kernels.windows.grid import Grid
+from anabranch.kernels.windows.grid import Grid, Laid
 from anabranch.kernels.windows.layout import SAMPLE, Layout
 from anabranch.kernels.windows.lists import (
     ApproxDistinct,
@@ -49,6 +49,7 @@ from anabranch.kernels.windows.lists import (
 )
 from anabranch.kernels.windows.numbers import Mean, Sum, Variance
 from anabranch.kernels.windows.panes import START, Panes, between
+from anabranch.kernels.windows.sorted_keys import SortedKeys
 from anabranch.kernels.windows.tally import Tally, are_many, grouped
 from anabranch.kernels.windows.whole import WholeRows, whole_rows
 from anabranch.program.aggregates import Aggregate
@@ -222,13 +223,21 @@ class Windows:
         """Rows, in order, as partials: one for each of these starts and each key."""
         if not rows.height:
             return pl.DataFrame(schema=self.partial_schema)
-        values = self._values(rows, starts, places)
         same = starts.min() == starts.max()
+        found = self._by_sorting(rows, starts) if same else None
+        if found is None:
+            found = self._by_groups(rows, starts, places, same=bool(same))
+        return self._whole(found)
+
+    def _by_groups(
+        self, rows: pl.DataFrame, starts: pl.Series, places: pl.Series | None, *, same: bool
+    ) -> pl.DataFrame:
+        values = self._values(rows, starts, places)
         names = self.names if same and self.by else [START, *self.names]
         if are_many(values) and self.kept is None and len(self.fields) == 1:
             (field,) = self.fields
             if isinstance(field, Bag) and field.counts:
-                return self._whole(self._counted(values, names, field))
+                return self._counted(values, names, field)
         aggregates = [pl.len().cast(pl.Int64).alias(ROWS)]
         for field in self.fields:
             aggregates += field.first(values)
@@ -241,7 +250,23 @@ class Windows:
             found = found.with_columns(pl.lit(starts[0], pl.Int64).alias(START))
         for field in self.fields:
             found = field.begun(found)
-        return self._whole(found)
+        return found
+
+    def _by_sorting(self, rows: pl.DataFrame, starts: pl.Series) -> pl.DataFrame | None:
+        """Rows of one start as partials in the order of keys; None where groups are faster."""
+        if not self._sorts:
+            return None
+        in_order = SortedKeys.of(rows.select(self.keys).to_series())
+        if in_order is None:
+            return None
+        once = pl.repeat(1, rows.height, dtype=pl.Int64, eager=True).alias(ROWS)
+        columns = [starts.alias(START), once]
+        for field in self.fields:
+            if field.of is not None:
+                columns += field.repeated(field.of.over(rows).to_series(), once)
+        beside = [rows[ROW_SLICE].alias(SLICE)] if ROW_SLICE in rows.columns else []
+        partials = pl.DataFrame([*columns, *beside])
+        return self._laid(in_order.over(partials, [each.name for each in beside]))
 
     def _values(
         self, rows: pl.DataFrame, starts: pl.Series, places: pl.Series | None
@@ -291,24 +316,59 @@ class Windows:
         if not whole:
             return pl.DataFrame(schema=self.partial_schema)
         together = pl.concat(whole)
-        same = (
-            self.by and together.height >= _FEW and together[START].min() == together[START].max()
-        )
-        groups = self.names if same else [START, *self.names]
+        starts = self._few_starts(together)
+        if starts is None:
+            return self._added(together, [START, *self.names]).sort(START, maintain_order=True)
+        if len(starts) == 1:
+            return self._of_one_start(together)
+        each = (together.filter(pl.col(START) == start) for start in starts)
+        return pl.concat([self._of_one_start(part) for part in each])
+
+    def _few_starts(self, partials: pl.DataFrame) -> Sequence[int] | None:
+        """When partials start, in order; None where most are not many enough to be alone."""
+        if not self.by or partials.height < _FEW:
+            return None
+        starts = partials[START]
+        if starts.min() == starts.max():
+            return (int(starts[0]),)
+        found = starts.unique().sort().to_list()
+        return found if len(found) * _FEW <= partials.height else None
+
+    def _of_one_start(self, partials: pl.DataFrame) -> pl.DataFrame:
+        """The same of partials that all start at one time, by key alone."""
+        if self._adds and all(field.slides(partials) for field in self.fields):
+            in_order = SortedKeys.of(partials[self.names[0]])
+            if in_order is not None:
+                return self._whole(self._laid(in_order.over(partials, [SLICE])))
+        return self._added(partials, self.names)
+
+    def _added(self, partials: pl.DataFrame, groups: list[str]) -> pl.DataFrame:
         aggregates = [pl.col(SLICE).first(), pl.col(ROWS).sum()]
-        if same:
+        if START not in groups:
             aggregates.append(pl.col(START).first())
         for field in self.fields:
-            aggregates += field.again(together)
+            aggregates += field.again(partials)
         if self.kept is not None:
             aggregates.append(self.kept.again())
         if self.revised:
             aggregates += [pl.col(LEFT).sum(), pl.col(FRESH).sum()]
-        added = self._grouped(together, groups, aggregates)
+        added = self._grouped(partials, groups, aggregates)
         for field in self.fields:
             added = field.settled(added)
-        found = self._whole(added)
-        return found if same else found.sort(START, maintain_order=True)
+        return self._whole(added)
+
+    @cached_property
+    def _sorts(self) -> bool:
+        """Whether a row is a partial as it is, and such partials can be laid out."""
+        none = pl.DataFrame(schema=self.partial_schema)
+        return self._adds and all(
+            field.of is None or (field.repeats and field.slides(none)) for field in self.fields
+        )
+
+    @property
+    def _adds(self) -> bool:
+        """Whether there is one key, and nothing is kept but what aggregates add up."""
+        return len(self.by) == 1 and self.kept is None and not self.revised
 
     def slid(self, parts: Sequence[pl.DataFrame], low: int, high: int) -> pl.DataFrame | None:
         """The windows over panes that start from `low` to `high`, sorted by start and key.
@@ -326,16 +386,17 @@ class Windows:
         if not all(field.slides(part) for field in self.fields for part in inside):
             return None
         grid = Grid.of(panes, starts, self.names, [SLICE], inside)
-        return None if grid is None else self._slid(grid)
+        # A grid has places for windows and keys that there are not.
+        return None if grid is None else self._whole(self._laid(grid).filter(pl.col(ROWS) > 0))
 
-    def _slid(self, grid: Grid) -> pl.DataFrame:
-        columns = [pl.Series(ROWS, grid.added(ROWS))]
+    def _laid(self, laid: Laid) -> pl.DataFrame:
+        columns = [pl.Series(ROWS, laid.added(ROWS))]
         for field in self.fields:
-            columns += field.slid(grid)
-        found = grid.bounds().with_columns(columns).filter(pl.col(ROWS) > 0)
+            columns += field.slid(laid)
+        found = laid.bounds().with_columns(columns)
         for field in self.fields:
             found = field.settled(found)
-        return self._whole(found)
+        return found
 
     # Results
 
