@@ -17,8 +17,9 @@ import anabranch as ab
 from anabranch.spark.session import spark_context
 from bench.harness.report import Row
 from bench.harness.stand import Stand
-from bench.harness.statistics import Metric, compared
+from bench.harness.statistics import Metric, bare, compared
 
+SOURCE = "source alone"
 SYSTEMS = {1: "1 core, 1 lane", 2: "2 cores, 2 lanes"}
 ENOUGH, TOO_MUCH = 1.7, 2.2
 """Times as fast on two cores: below that the notes say why, above it that it cannot be."""
@@ -62,6 +63,28 @@ def require_same(name: str, first: Mapping[str, pl.DataFrame], program: ab.Progr
         raise RuntimeError(message) from error
 
 
+def made(stand: Stand, program: ab.Program) -> float:
+    """Rows a second that its sources give by themselves, to one thread.
+
+    They are made twice: the first time what is made beforehand is made, which does not count.
+    """
+    splits = [
+        (each, split)
+        for each in (read.source for read in program.freeze().sources)
+        for split in each.plan(dict.fromkeys(each.partitions(), 0), _an_epoch(each))
+    ]
+    rows, seconds = 0, 0.0
+    for _ in range(2):
+        begin = stand.clock()
+        rows = sum(batch.num_rows for each, split in splits for batch in each.read(split))
+        seconds = stand.clock() - begin
+    return rows / seconds
+
+
+def _an_epoch(source: ab.sources.Source) -> dict[Any, Any]:
+    return {name: max(1, int(end) // EPOCHS) for name, end in source.latest().items()}
+
+
 def measured(
     stand: Stand, workloads: Mapping[str, Workload], asked: Sequence[str] = ()
 ) -> list[Row]:
@@ -71,11 +94,12 @@ def measured(
     stand.progress.begin("backlog", len(SYSTEMS) * len(chosen) * runs)
     found: dict[str, dict[str, list[float]]] = {name: {} for name in chosen}
     first = dict[str, dict[str, pl.DataFrame]]()
+    rates = {name: made(stand, each.make(_rows(stand, each))) for name, each in chosen.items()}
     for cores, system in SYSTEMS.items():
         attached = spark_context(master=f"local[{cores}]", app_name="bench backlog")
         try:
             for name, workload in chosen.items():
-                rows = workload.rows // (QUICK if stand.settings.quick else 1)
+                rows = _rows(stand, workload)
                 throughput(attached.sc, workload.make(rows // WARM), rows // WARM, cores)
                 for _ in range(runs):
                     program = workload.make(rows)
@@ -85,11 +109,11 @@ def measured(
                     stand.progress.step(name)
         finally:
             attached.stop()
-    made = list[Row]()
+    found_rows = list[Row]()
     for name, samples in found.items():
         pair = (SYSTEMS[2], SYSTEMS[1])
         rows_of = compared(Metric(name, "throughput", "rows/s"), samples, [pair])
-        made += rows_of
+        found_rows += [*rows_of, bare(Metric(name, "source", "rows/s"), SOURCE, [rates[name]])]
         (ratio,) = (row.ratio for row in rows_of if row.ratio is not None)
         if ratio < ENOUGH:
             stand.notes.append(_reason(name, chosen[name], ratio))
@@ -98,7 +122,11 @@ def measured(
                 f"{name}, {ratio:.2f} times on two cores: no measurement. A run was too short, or "
                 "something else was at work beside it."
             )
-    return made
+    return found_rows
+
+
+def _rows(stand: Stand, workload: Workload) -> int:
+    return workload.rows // (QUICK if stand.settings.quick else 1)
 
 
 def throughput(sc: Any, program: ab.Program, rows: int, lanes: int) -> float:

@@ -1,9 +1,10 @@
 """Schneider's three graphs and five kernels by channels; what an event costs at size.
 
-    ./x bench scale                # all of it, about a quarter of an hour
+    ./x bench scale                # all of it, about half an hour
     ./x bench scale stateful       # one graph
     ./x bench scale finance        # one kernel
     ./x bench scale 'growth-*'     # more input, more keys
+    ./x bench scale 'lanes-*'      # other workloads with one lane and with two
 
 Figures 6, 10 and 12 of Schneider, Hirzel, Gedik, Wu, "Auto-Parallelizing Stateful Distributed
 Streaming Applications" (PACT 2012). The graphs: one operator without state (`stateless`), one with
@@ -30,6 +31,9 @@ each page, and adds what pages hand on by page.
 `schneider-paper` is what the paper's text says (`bench/scale/paper.py`); the ratio beside it is the
 efficiency, 1 and more is as good. Of graphs it is beside their dearest work.
 
+`lanes-*`: all other workloads that no bench of their own races, as a backlog on Spark with one core
+and one lane and with two of both (`bench/scale/lanes.py`); `source` is what their rows are made at.
+
 `growth-input`: processor time a row with state by key (10,000 of them, sliding windows), as there
 are 1, 4 and 16 times 1 million rows; each value is of five epochs, from one window to the next.
 `growth-keys`: the same 2 million rows with 1,000 to 1,000,000 keys, drawn at random.
@@ -46,6 +50,7 @@ from statistics import median
 
 from anabranch.engine.core import Scheme
 from anabranch.simulate.model import Model, mixed
+from bench.backlog import runs
 from bench.continuous.figures import reorderings
 from bench.continuous.operators import Query
 from bench.continuous.virtual import Setting, run
@@ -53,7 +58,7 @@ from bench.harness.report import Row
 from bench.harness.stand import Stand
 from bench.harness.statistics import Metric, compared
 from bench.kernels import single
-from bench.scale import channels, growth, paper
+from bench.scale import channels, growth, lanes, paper
 from bench.scale.applications import APPLICATIONS, OTHERWISE, on_spark
 from bench.scale.channels import KEYS, ROOM
 
@@ -90,6 +95,10 @@ def measure(stand: Stand) -> list[Row]:
     """Kernels on Spark, then what has one thread, in a process of its own."""
     names = [each for each in asked(stand) if each in APPLICATIONS]
     real = on_spark(stand, names) if names else []
+    if others := {each: lanes.WORKLOADS[each] for each in asked(stand) if each in lanes.WORKLOADS}:
+        real += runs.measured(stand, others)
+    if all(each in lanes.WORKLOADS for each in asked(stand)):
+        return real
     return [*real, *single.measured(__name__, stand)]
 
 
@@ -116,7 +125,7 @@ def cases(stand: Stand) -> list[Row]:
             rows += [*scaled(name, ground), *beside_paper(stand, name, ground)]
         elif name in KERNELS:
             rows += kernel(alone, name, ground)
-        else:
+        elif name in growth.NAMES:
             rows += growth.measured(alone, name)
     return rows
 
@@ -195,5 +204,5 @@ GRAPHS: Mapping[str, Callable[[float], list[Model]]] = {
     "shuffle": _shuffle,
 }
 KERNELS = {**APPLICATIONS, **OTHERWISE}
-NAMES = (*GRAPHS, *KERNELS, *growth.NAMES)
-CHOICES = (*NAMES, "network*", "pagerank*", "twitter-*", "growth-*")
+NAMES = (*GRAPHS, *KERNELS, *growth.NAMES, *lanes.WORKLOADS)
+CHOICES = (*NAMES, "network*", "pagerank*", "twitter-*", "growth-*", "lanes-*")

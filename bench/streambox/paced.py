@@ -37,11 +37,16 @@ def named(name: str) -> Benchmark:
 class Paced(Source):
     """Row n is due `n / rate` seconds after the beginning."""
 
-    def __init__(self, name: str, rate: int, seconds: float, home: Path) -> None:
-        """Make the buffer, in a directory; nothing is due before `go`."""
+    def __init__(
+        self, name: str, rate: int, seconds: float, home: Path, *, rows: int | None = None
+    ) -> None:
+        """Make the buffer, in a directory; nothing is due before `go`.
+
+        There are as many rows as are due in so long, or as many as are said.
+        """
         benchmark = named(name)
         self.schema, self.rate, self.begin = benchmark.schema, rate, math.inf
-        self.rows, self._seen = int(rate * seconds), 0
+        self.rows, self._seen = int(rate * seconds) if rows is None else rows, 0
         made = benchmark.fill(min(rate, SHORT.get(name, rate)))
         self._own_times, self._path = "t" in made.columns, str(home / "buffer.arrow")
         mapped.keep(made, Path(self._path))

@@ -5,16 +5,17 @@ import pytest
 
 import anabranch as ab
 from anabranch.spark.session import spark_context
-from anabranch.testing import run_sequential
+from anabranch.testing import assert_same_rows, run_sequential
 from bench.backlog import runs
 from bench.benches import lrb, nyt, tpcxbb
 from bench.harness.stand import Settings, Stand
+from bench.scale import lanes
 
 WORKLOADS = {
     f"{bench.__name__.rpartition('.')[2]} {name}": workload
     for bench in (lrb, nyt, tpcxbb)
     for name, workload in bench.WORKLOADS.items()
-}
+} | lanes.WORKLOADS
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
@@ -35,6 +36,32 @@ def test_all_rows_of_a_backlog_are_committed_and_right():
         assert any(expected.values())
     finally:
         attached.stop()
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_other_workloads_give_the_same_with_one_lane_as_the_oracle():
+    attached = spark_context(master="local[2]")
+    try:
+        for name, workload in lanes.WORKLOADS.items():
+            program = workload.make(240)
+            runs.throughput(attached.sc, program, 240, 2)
+            expected = run_sequential(workload.make(240))
+            found = {each: frame.to_dicts() for each, frame in runs.results(program).items()}
+            assert expected.keys() == found.keys(), name
+            for sink, rows in expected.items():
+                assert_same_rows(rows, found[sink])
+    finally:
+        attached.stop()
+
+
+def test_a_source_alone_is_timed_without_what_is_made_beforehand():
+    ticks = iter([0.0, 10.0, 10.0, 12.0])
+    stand = Stand(Settings(runs=1, warmups=0), clock=lambda: next(ticks))
+    program = ab.Program("p")
+    program.read(ab.sources.Records([{"v": 1}] * 240)).write(ab.sinks.Memory("out"))
+
+    assert 240 / runs.EPOCHS / 2.0 == runs.made(stand, program)
 
 
 class Attached:
@@ -59,9 +86,11 @@ def test_who_is_not_nearly_twice_as_fast_says_why(monkeypatch, two_lanes, says):
     monkeypatch.setattr(runs, "throughput", lambda _sc, _program, _rows, lanes: speeds[lanes])
     stand = Stand(Settings(runs=1, warmups=0, quick=True))
 
-    one, two = runs.measured(stand, {"q1": tpcxbb.WORKLOADS["q1"]})
+    one, two, source = runs.measured(stand, {"q1": tpcxbb.WORKLOADS["q1"]})
 
     assert (100.0, two_lanes) == (one.value, two.value)
+    assert ("source", "source alone") == (source.metric, source.system)
+    assert source.value > 0
     assert says == [note[: len(start)] for note, start in zip(stand.notes, says, strict=True)]
 
 
