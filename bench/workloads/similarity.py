@@ -109,6 +109,8 @@ def compared(last: int, every: int) -> Callable[[dict[str, Any], Any], Iterator[
     the one that leaves; `state.value` is how many have come, and the best pair since it was told.
     """
 
+    # Sets are only counted: in which order they give their words is never seen.
+    @ab.operator(pure=True)
     def compare(tweet: dict[str, Any], state: State) -> Iterator[dict[str, Any]]:
         number, best = state.value or (0, None)
         words = frozenset(tweet["words"])
