@@ -15,7 +15,8 @@ WORKLOADS = {
     f"{bench.__name__.rpartition('.')[2]} {name}": workload
     for bench in (lrb, nyt, tpcxbb)
     for name, workload in bench.WORKLOADS.items()
-} | lanes.WORKLOADS
+}
+WORKLOADS |= lanes.WORKLOADS
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
