@@ -37,6 +37,8 @@ STARTS = pl.Schema({"time": pl.Int64(), "page": pl.Int64(), "rank": pl.Float64()
 """`time` is in ms."""
 VECTORS = pl.Schema({"time": pl.Int64(), "ranks": pl.List(pl.Float64())})
 """The ranks of all pages, by their numbers."""
+_RANKS = {"ranks": VECTORS["ranks"]}
+"""Those of all pages, or of a block."""
 ROUNDS = pl.Schema({"round": pl.Int64()})
 RANKS = pl.Schema({"round": pl.Int64(), "page": pl.Int64(), "rank": pl.Float64()})
 
@@ -260,16 +262,13 @@ def blocks(
             ranks.with_columns(every=pl.lit(0, pl.Int64), name=f"every-{number}")
             .lookup(numbers, on="every", many=True, name=f"blocks-{number}")
             .window(second, by="block")
-            .apply(_multiplied(matrix, count), out=_PART, name=f"multiply-{number}")
+            .apply(_multiplied(matrix, count), out=_RANKS, name=f"multiply-{number}")
             .window(second)
-            .apply(_put_together, out={"ranks": _PART["ranks"]}, name=f"add-{number}")
+            .apply(_put_together, out=_RANKS, name=f"add-{number}")
             .select("ranks", name=f"ranks-{number}")
         )
     ranks.write(sink or ab.sinks.Memory("out"), name="out")
     return program
-
-
-_PART = {"ranks": VECTORS["ranks"]}
 
 
 def _multiplied(matrix: Matrix, count: int) -> Callable[[tuple[int], pl.DataFrame], pl.DataFrame]:
@@ -293,4 +292,4 @@ def _put_together(key: tuple[()], frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _one(ranks: pl.Series) -> pl.DataFrame:
-    return pl.DataFrame({"ranks": ranks.implode()}, _PART)
+    return pl.DataFrame({"ranks": ranks.implode()}, _RANKS)

@@ -41,7 +41,7 @@ def test_all_rows_of_a_backlog_are_committed_and_right():
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_other_workloads_give_the_same_with_one_lane_as_the_oracle():
+def test_other_workloads_give_with_two_lanes_what_the_oracle_says():
     attached = spark_context(master="local[2]")
     try:
         for name, workload in lanes.WORKLOADS.items():
